@@ -48,7 +48,7 @@ class MoreTime:
         self._files = SpareFiles(node.run)
         self._ends_s: dict[tuple[int, int], float] = {}
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)  # as long as there is room for a folder
+            self._folder.mkdir(parents=True, exist_ok=True)  # as long as there is space for a folder
 
     def look(self) -> None:
         """Raise the limits of jobs that are near their end.

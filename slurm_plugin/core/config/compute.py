@@ -18,7 +18,7 @@ never waits for data. By SM activity, those of three traces train for 0.52, 0.45
 from starving."""
 TURNS = 1.37
 """Cost of time slicing with another job's kernels, outside of MPS: such trainings are slowed
-b * (1 + 1.37 * the sum of their neighbours' b) times, where b is the share of the time in which kernels run (168 that
+b * (1 + 1.37 * the sum of the other jobs' b) times, where b is the share of the time in which kernels run (168 that
 were measured, 6 % off at the median; docs/measurements/2026-11-activity.md). A fair share of
 the time is nearer (2 %), but shards add up."""
 LEAST_SLOWDOWN, MOST_SLOWDOWN = SLOWED[0][0], SLOWED[-1][0]

@@ -36,9 +36,9 @@ class PartitionConfig:
             bound (0.99). Above its booking, up to the bound, a job may still use memory that no other job needs.
         compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in total: a job requests
             the larger of the shards of its memory and this part of a GPU's shards; its memory limit does not change.
-            2.0 lets two jobs share that would each fill the GPU. Jobs of several GPUs, and all under `sharing =
-            "streams"`, are time-sliced: for them the run time of their kernels counts (config/compute.py). 0 counts
-            memory only.
+            2.0 lets two jobs share that would each fill the GPU. Jobs of several GPUs, and all jobs under
+            `sharing = "streams"`, are time-sliced: for them the run time of their kernels counts (config/compute.py).
+            0 counts memory only.
         max_slowdown: The same as a promise, instead of it: Slurm packs a GPU so that 9 of 10 jobs run at most this many
             times slower than alone, as measured (core/config/compute.py). 0 promises nothing.
         share_multi_gpu: Whether a job of several GPUs of one node shares them, too, if the need of each of its

@@ -63,7 +63,7 @@ def run(
     gid: int | None = None,
     with_errors: bool = False,
 ) -> str:
-    """Run a program to its end and return what it wrote on stdout as text; bytes that are no UTF-8 are replaced.
+    """Run a program to its end and return what it wrote on stdout as text; bytes that are not UTF-8 are replaced.
 
     Args:
         argv: Program and arguments, as for `run_bytes`.

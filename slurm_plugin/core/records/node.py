@@ -75,7 +75,7 @@ class Demand:
 
     Attributes:
         job_id: Slurm's job id.
-        user_id: The job's owner.
+        user_id: The job's user.
         kind: "shared" or "whole".
         gpus: Number of GPUs on this node.
         booked_bytes: Memory to reserve; None if the need is unknown or whole GPUs are requested.

@@ -26,8 +26,7 @@ class Belonging:
 
     Attributes:
         job_id: Slurm's job id.
-        certain: The kernel proves it, by what only root can create. Otherwise it is likely, and no job is stopped for
-            it.
+        certain: The kernel proves it, by what only root can create. Otherwise it is likely, but no basis for a finding.
     """
 
     job_id: int

@@ -33,7 +33,7 @@ LOOK_S = 1.0
 """Part of a hook's time; a file system that does not answer by then is ignored."""
 
 OPENED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""For files whose paths a user chose: no links, and no waiting for a FIFO."""
+"""Flags for files at paths that a user chose: no links, and no waiting for a FIFO."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
