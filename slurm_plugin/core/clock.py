@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the project asks of time."""
+    """Clock interface of the project."""
 
     def now_s(self) -> float:
-        """Return seconds since the epoch, which an admin may set back or forward: for people and files' dates."""
+        """Return seconds since the epoch, which an admin may set back or forward: for display and file dates."""
         ...
 
     def monotonic_s(self) -> float:
-        """Return seconds since the node's boot: they never jump, and all processes of a node count the same."""
+        """Return seconds since the node's boot: they never jump, and are the same for all processes of a node."""
         ...
 
     def sleep(self, duration_s: float) -> None:
@@ -23,7 +23,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The machine's clock."""
 
     def now_s(self) -> float:
         """Return seconds since the epoch."""

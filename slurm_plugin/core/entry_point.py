@@ -1,13 +1,13 @@
-"""How the programs that people and systemd start end: one line says why, and the exit status says of which kind.
+"""How programs that users and systemd start end: one line gives the reason, and the exit status its kind.
 
 | status | means |
 |---|---|
 | 0 | fine |
 | 1 | a finding: something is wrong with the site, and the line says what |
-| 2 | usage: an option, rad.toml or another file of the caller's is wrong; the line names it and the fix |
-| 3 | a bug of ours: its traceback is in the file that the line names |
+| 2 | usage: an option, rad.toml or another file of the caller is wrong; the line names it and the fix |
+| 3 | a bug in RAD: its traceback is in the file that the line names |
 
-Hooks follow other rules, because Slurm drains a node by their status: exits.py.
+Hooks follow other rules, because Slurm may drain a node depending on their status: exits.py.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def plain_end(program: str, *, passes: tuple[type[BaseException], ...] = ()) -> 
 
     Args:
         program: What the line begins with.
-        passes: Exceptions that somebody further out deals with, such as click's.
+        passes: Exceptions that an outer caller handles, such as click's.
 
     Raises:
         SystemExit: With the status of the table above, unless all went well.
@@ -42,13 +42,13 @@ def plain_end(program: str, *, passes: tuple[type[BaseException], ...] = ()) -> 
         yield
     except passes:
         raise
-    except BrokenPipeError:  # whoever read our output has enough
+    except BrokenPipeError:  # the reader of the output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.FINDINGS)
     except RadError as exc:
         print(f"{program}: {exc}", file=sys.stderr, flush=True)
         sys.exit(Exit.USAGE if isinstance(exc, _CALLERS_FAULT) else Exit.FINDINGS)
-    except Exception as exc:  # noqa: BLE001 - the guard of every program: a bug is one line, too
+    except Exception as exc:  # noqa: BLE001 - last resort of every program: a bug ends in one line, too
         where = keep_traceback(program, exc)
         line = " ".join(f"{type(exc).__name__}: {exc}".split())
         print(f"{program}: a bug of ours, please report it: {line}; {where}", file=sys.stderr, flush=True)
@@ -56,12 +56,12 @@ def plain_end(program: str, *, passes: tuple[type[BaseException], ...] = ()) -> 
 
 
 def keep_traceback(program: str, error: BaseException, *, folders: tuple[Path, ...] | None = None) -> str:
-    """Append an error's traceback to a file, and say where.
+    """Append an error's traceback to a file, and return where.
 
     Args:
-        program: Who failed.
-        error: What was not expected.
-        folders: Where to try in turn; None for the log folder, where this user may write to it, then the user's own.
+        program: The program that failed.
+        error: The unexpected error.
+        folders: Where to try in turn; None for the log folder, if this user may write to it, then the user's own.
     """
     import platform
     import traceback
@@ -88,6 +88,6 @@ def _folders() -> tuple[Path, ...]:
     state = os.environ.get("XDG_STATE_HOME")
     try:
         own = Path(state) if state else Path.home() / ".local" / "state"
-    except RuntimeError:  # a user whom nothing here knows
+    except RuntimeError:  # a user without an entry on this machine
         return (log,)
     return (log, own / "rad")

@@ -1,7 +1,7 @@
 """The errors that the project expects; anything else is a bug.
 
-Adapters translate at the seam (`raise DeviceError(...) from exc`), so no foreign exception reaches a decision.
-The text of each error is one line that says what is wrong and, where a person can act, the fix.
+Adapters translate at the boundary (`raise DeviceError(...) from exc`), so no foreign exception reaches a decision.
+The text of each error is one line that says what is wrong and, where someone can act, the fix.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ class RadError(Exception):
 
 
 class ConfigError(RadError):
-    """rad.toml is missing, unreadable or says something impossible."""
+    """rad.toml is missing, unreadable or has an impossible value."""
 
 
 class WireError(RadError):
-    """A message or stamp from outside is malformed, too long or not ours."""
+    """A message or signed booking from outside is malformed, too long or not RAD's."""
 
 
 class EstimateError(RadError):
     """The GPU memory of a job cannot be estimated; the text names file, line and fix.
 
     Attributes:
-        lines: A line for each thing that is wrong.
+        lines: One line for each error.
     """
 
     def __init__(self, *lines: str) -> None:
@@ -36,7 +36,7 @@ class DeviceError(RadError):
 
 
 class LedgerError(RadError):
-    """The reservations of a node cannot be read or written."""
+    """The allocations of a node cannot be read or written."""
 
 
 class MpsError(RadError):
@@ -53,7 +53,7 @@ class CommandError(RadError):
     Attributes:
         argv: The command.
         returncode: Its exit status; None if it did not start or was stopped at its time limit.
-        output: The last of what it wrote on both streams.
+        output: The end of its output on both streams.
     """
 
     def __init__(self, argv: tuple[str, ...], returncode: int | None, output: str) -> None:

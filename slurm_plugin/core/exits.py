@@ -1,4 +1,4 @@
-"""What a hook's exit status makes Slurm do, and what we therefore return.
+"""What Slurm does for each exit status of a hook, and what RAD's hooks therefore return.
 
 Source: https://slurm.schedmd.com/prolog_epilog.html, "Failure Handling".
 
@@ -9,8 +9,8 @@ Source: https://slurm.schedmd.com/prolog_epilog.html, "Failure Handling".
 | TaskProlog | the task is cancelled |
 | EpilogSlurmctld | logged only |
 
-A fault of ours must neither hurt a job nor drain a node, so Prolog and Epilog always return OK; a job that may not
-start is put back through the controller instead. TaskProlog alone may refuse, when the job was put back meanwhile.
+A fault of RAD must neither harm a job nor drain a node, so Prolog and Epilog always return OK; a job that may not start
+is requeued through the controller instead. Only TaskProlog may refuse, when the job was requeued meanwhile.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Exit(IntEnum):
 
     OK = 0
     FINDINGS = 1
-    """Something is wrong with the site, and a line says what; program_end.py tells the four apart."""
+    """Something is wrong with the site, and a line says what; entry_point.py distinguishes the four."""
     USAGE = 2
     """The caller's input is wrong; one line on stderr says file, line and fix."""
     BUG = 3

@@ -1,4 +1,4 @@
-"""Text that came from outside, made fit for one line of a log, a comment or a terminal."""
+"""Make text from outside fit for one line of a log, a comment or a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def one_line(text: str, limit: int) -> str:
     the direction of writing, halves of a surrogate pair, unassigned code points.
 
     Args:
-        text: Whatever a job printed or a program complained.
+        text: Output of a job or an error message of a program.
         limit: Most characters kept.
 
     >>> one_line("loss\x1b[2J 0.1\n\tdone", 80)

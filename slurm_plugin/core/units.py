@@ -1,7 +1,7 @@
-"""Bytes, and the only place where they meet other units.
+"""Bytes, and the only conversions to and from other units.
 
 Memory is counted in bytes inside the project and carries its unit in its name at the edges (`_mib`). Slurm writes
-K, M, G, T and means KiB, MiB, GiB, TiB; so do we when we read or write such a suffix.
+K, M, G, T and means KiB, MiB, GiB, TiB; RAD reads and writes such suffixes in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SUFFIX = {"": 1, "K": KIB, "M": MIB, "G": GIB, "T": GIB * KIB}
 _SIZE = re.compile(
     r"^(\d{1,15}|\d{1,3}(?:,\d{3}){1,5})(\.\d{1,6})?\s*([KMGT]?)(I?B|BYTES?)?$", re.IGNORECASE | re.ASCII
 )
-"""Thousands may be set apart by commas, as some frameworks print them."""
+"""Thousands may be separated by commas, as some frameworks print them."""
 
 
 def parse_size(text: str, *, default_suffix: str = "M") -> int:
@@ -24,10 +24,10 @@ def parse_size(text: str, *, default_suffix: str = "M") -> int:
 
     Args:
         text: A number with an optional suffix; G means GiB as in Slurm.
-        default_suffix: What a bare number counts; Slurm's own default is M.
+        default_suffix: Unit of a bare number; Slurm's default is M.
 
     Raises:
-        ValueError: The text is no size, or the size is zero.
+        ValueError: The text is not a size, or the size is zero.
 
     >>> parse_size("12G") == 12 * GIB, parse_size("1.5G") == 1536 * MIB, parse_size("300") == 300 * MIB
     (True, True, True)
@@ -44,7 +44,7 @@ def parse_size(text: str, *, default_suffix: str = "M") -> int:
 
 
 def printed_size(text: str | None) -> int | None:
-    """Return the bytes of a size as frameworks print it, where a bare number counts bytes; None if there is none.
+    """Return the bytes of a size that a framework printed; a bare number is bytes. None if there is none.
 
     >>> printed_size("2.50 GiB") == 2560 * MIB, printed_size("1,024 bytes"), printed_size("20 MB") == 20 * MIB
     (True, 1024, True)
@@ -71,10 +71,10 @@ def from_mib(mib: int) -> int:
 
 
 def shards_for(n_bytes: int, shard_bytes: int) -> int:
-    """Return how many shards hold n_bytes; never less than one.
+    """Return how many shards cover n_bytes; at least one.
 
     Args:
-        n_bytes: What a job needs.
+        n_bytes: Memory that a job needs.
         shard_bytes: Size of one shard.
 
     >>> shards_for(0, GIB), shards_for(GIB, GIB), shards_for(GIB + 1, GIB)
@@ -84,7 +84,7 @@ def shards_for(n_bytes: int, shard_bytes: int) -> int:
 
 
 def human(n_bytes: int) -> str:
-    """Return bytes for a person: "812 MiB", "12.3 GiB"."""
+    """Return bytes in readable form: "812 MiB", "12.3 GiB"."""
     return f"{n_bytes / GIB:.1f} GiB" if n_bytes >= GIB else f"{to_mib_up(n_bytes)} MiB"
 
 

@@ -1,30 +1,30 @@
-"""NVIDIA MPS, one control daemon per GPU and user: start, ask, count, stop, mend.
+"""NVIDIA MPS, one control daemon per GPU and user: start, query, count jobs, stop, repair.
 
-    RUN/mps/GPU-.../1000.lock        taken while anything below changes; never removed
+    RUN/mps/GPU-.../1000.lock        held while anything below changes; never removed
     RUN/mps/GPU-.../1000/state.json  the daemon's pid and start time, and the jobs that use it
-    RUN/mps/GPU-.../1000/pipe/       where clients meet the daemon; the user may pass, and nobody else
-    RUN/mps/GPU-.../1000/daemon.log  what daemon and server say
+    RUN/mps/GPU-.../1000/pipe/       where clients connect to the daemon; only this user may enter
+    RUN/mps/GPU-.../1000/daemon.log  output of daemon and server
 
-All of it is root's, and so are the processes.
+Root owns all of it, and runs the processes.
 
-What was found on real hardware (driver 580, CUDA 13) and shapes this package:
+Findings on real hardware (driver 580, CUDA 13) that shape this package:
 
-* `-d` hangs when its output is a pipe; `-f` in a session of its own with output to a file does not.
-* A client whose pipe directory has no daemon runs without MPS and says nothing, so a daemon is believed only once it
-  has answered, and its pipe directory goes when it goes.
-* A daemon of the user's own, and one of root's without `-multiuser-server`, let the user lift the limit; root's with
+* `-d` hangs when its output is a pipe; `-f` in a separate session with output to a file does not.
+* A client whose pipe directory has no daemon silently runs without MPS, so a daemon counts as started only once it has
+  answered, and its pipe directory is removed with it.
+* A daemon run by the user, and one run by root without `-multiuser-server`, let the user lift the limit; root's with
   `-multiuser-server` refuses ("Control daemon settings can only be modified by the user who started it or by the root
   user"). That costs nothing: three trainings of one user ran at 25,064 images/s through it and at 23,911 through the
-  user's own (9,184 alone, 19,955 without MPS).
+  user's daemon (9,184 alone, 19,955 without MPS).
 * One such daemon for all users would run two users faster (32,308 against 25,185 images/s for two trainings each), but
-  an illegal address in one user's client ended the other's, and 48 clients of one user left no room for another's. A
-  daemon for each job gains nothing over time slices (20,225). So each user has one on each GPU.
-* A limit by `set_default_device_pinned_mem_limit` binds only servers started later, one by
-  `set_device_pinned_mem_limit PID` only clients that connect later: both are sent before the job starts. A client's
-  own limit (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT) counts below them; a larger one does not.
+  an illegal address in one user's client ended the other's, and 48 clients of one user left no slot for another's. A
+  daemon for each job gains nothing over time slicing (20,225). So each user has one on each GPU.
+* A limit by `set_default_device_pinned_mem_limit` applies only to servers started later, one by
+  `set_device_pinned_mem_limit PID` only to clients that connect later: both are sent before the job starts. A client's
+  own limit (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT) counts if it is lower; a larger one does not.
 * When the daemon or its server is killed, running clients fail with CUDA error 806; when one client faults (an illegal
-  address), the others fail with its error; after both a new client works at once, and `kill -9` of one client hurts
-  nobody. So nothing that has jobs on it is ended to mend it.
+  address), the others fail with its error; after both a new client works at once, and `kill -9` of one client does not
+  affect the others. So a daemon or server that has jobs is never ended to repair it.
 
 Source: https://docs.nvidia.com/deploy/mps/, "Appendix: Tools and Interface Reference".
 """

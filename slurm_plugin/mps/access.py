@@ -1,4 +1,4 @@
-"""Who may reach an MPS daemon's folders and files: its user alone."""
+"""Access to an MPS daemon's folders and files: only its user has it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def close_files(folder: Path) -> None:
-    """Take from users the files that the daemon opens to all (0666): they could fill paths.run.
+    """Remove the users' access to the files that the daemon opens to all (0666): they could fill paths.run.
 
-    Clients need its sockets and its FIFO, as was tried on an H200 (driver 580.159).
+    Clients need only its sockets and its FIFO, as tested on an H200 (driver 580.159).
     """
     for path in folder.iterdir():
         if stat.S_ISREG(path.lstat().st_mode):
@@ -19,9 +19,9 @@ def close_files(folder: Path) -> None:
 
 
 def let_in(folder: Path, user_id: int) -> None:
-    """Let one user, and root, into a folder of root's: to read and to pass, not to write.
+    """Give one user, and root, read and search access to a folder that root owns, but no write access.
 
-    A group would not do, because many users may have the same. The list is written as the kernel keeps it
+    A group is not enough, because many users may have the same. The list is written as the kernel stores it
     (linux/posix_acl_xattr.h): each entry a tag, its permissions and an id.
 
     Args:

@@ -1,4 +1,4 @@
-"""One MPS control daemon: start it, ask it, limit its clients, stop it."""
+"""One MPS control daemon: start it, query it, limit its clients, stop it."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.mps.access import close_files, let_in
 
 LOG = "daemon.log"
-"""What daemon and server print; with `-f` that is all of their log. mps/log.py reads it and keeps it short."""
+"""Output of daemon and server; with `-f` that is their whole log. mps/log.py reads it and keeps it short."""
 
 _POLL_S = 0.02
 _ANSWER_S = 2.0
-"""One question at most; a daemon that takes longer hangs."""
+"""At most, for one query; a daemon that takes longer hangs."""
 _LONGEST_SOCKET_PATH = 107  # unix(7): sun_path holds 108 bytes, a closing zero among them
 _LONGEST_SOCKET_NAME = "/control_privileged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """How to reach one user's daemon on one GPU, whether it runs or not.
+    """One user's daemon on one GPU, whether it runs or not.
 
-    It is root's, so the user can neither lift a limit nor end it, and only this user's processes reach its pipe.
+    Root runs it, so the user can neither lift a limit nor end it, and only this user's processes reach its pipe.
 
     Attributes:
         place: RUN/mps/<GPU>/<user id>.
@@ -122,7 +122,7 @@ class Daemon:
         return tuple(int(word) for word in self.ask("get_server_list", deadline).split() if word.isdigit())
 
     def start_server(self, limit_bytes: int, deadline: Deadline) -> Process:
-        """Start the server, if there is none, and limit what every later client may allocate.
+        """Start the server, if there is none, and set the limit of every later client.
 
         Args:
             limit_bytes: Device memory of one client, its context included.
@@ -161,7 +161,7 @@ class Daemon:
         self.kill(process)
 
     def kill(self, process: Process | None) -> None:
-        """End a process of this MPS, if it is still the same one; that of an older version runs as the user."""
+        """Kill a process of this MPS, if it is still the same one; that of an older version runs as the user."""
         if process is not None and owner_of(process.pid) in (os.geteuid(), self.user_id):
             process.kill()
 

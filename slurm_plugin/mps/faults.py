@@ -1,4 +1,4 @@
-r"""What an MPS server's log says of a fault: who wrote where he must not, and whose processes ended with his.
+r"""Parse faults in an MPS server's log: the client that caused one, and the clients that ended with it.
 
 Recorded on an H200 (driver 580.159, CUDA 13.0), one client (1385) writing to an impossible address:
 
@@ -7,7 +7,7 @@ Recorded on an H200 (driver 580.159, CUDA 13.0), one client (1385) writing to an
     [2026-11-22 04:42:39.767 Server  1122] 1385
     [2026-11-22 04:42:39.767 Server  1122] 1387
 
-The log is root's: no client can write into it.
+The log belongs to root: no client can write into it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Fault:
 
     Attributes:
         server: Pid of the MPS server.
-        culprit: Pid of the client that made it.
-        ended: Pids of all clients that ended with it, the culprit's among them.
+        culprit: Pid of the client that caused it.
+        ended: Pids of all clients that ended with it, including the culprit.
     """
 
     server: int
@@ -37,7 +37,7 @@ class Fault:
 
 
 def faults_in(lines: Iterable[str]) -> tuple[Fault, ...]:
-    """Return the faults that these lines of a control daemon's log tell of."""
+    """Return the faults in these lines of a control daemon's log."""
     found: list[Fault] = []
     culprits: dict[int, int] = {}
     lists: dict[int, list[int]] = {}

@@ -1,4 +1,4 @@
-"""The logs of all MPS daemons of a node: read as they grow, and cut before they fill paths.run.
+"""Logs of all MPS daemons of a node: read as they grow, and truncated before they fill paths.run.
 
 Every connection adds some 300 bytes, and a user may connect in a loop.
 """
@@ -13,17 +13,17 @@ from slurm_plugin.mps.daemon import LOG
 from slurm_plugin.mps.faults import Fault, faults_in
 
 MOST_BYTES = MIB
-"""Of one log; a daemon appends, so what is cut off makes room."""
+"""Limit for one log; a daemon appends, so truncating frees the space."""
 
 READ_BYTES = 256 * KIB
-"""Of one log in one turn, its end: a fault is told in some 3 KiB."""
+"""Read from the end of one log in one round: a fault takes some 3 KiB."""
 
 
 class LogWatch:
-    """Reads what daemons said since the last turn."""
+    """Reads the lines that daemons logged since the last round."""
 
     def __init__(self, run_folder: Path) -> None:
-        """Begin at the logs' present beginning.
+        """Begin at the start of the logs as they are now.
 
         Args:
             run_folder: paths.run.
@@ -33,9 +33,9 @@ class LogWatch:
         self._last: dict[Path, list[str]] = {}
 
     def faults(self) -> dict[tuple[str, int], tuple[Fault, ...]]:
-        """Return the faults since the last turn, by GPU and the user whom the server serves.
+        """Return the faults since the last round, by GPU and user of the server.
 
-        One may be told twice, when its lines came in two turns.
+        A fault may be returned twice if its lines came in two rounds.
         """
         found: dict[tuple[str, int], tuple[Fault, ...]] = {}
         paths = set(self._folder.glob(f"*/*/{LOG}"))

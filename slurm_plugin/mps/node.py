@@ -1,4 +1,4 @@
-"""All MPS daemons of a node, as Prolog and Epilog see them: count a job in, count it out, mend."""
+"""All MPS daemons of a node, as Prolog and Epilog use them: add a job, remove it, repair."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slurm_plugin.mps.state import State, locked, read_state, write_state
 CONTROL = "nvidia-cuda-mps-control"
 
 START_BUDGET_S = 3.0
-"""Of the hook's time: a daemon that has not answered by then is given up and the job runs without MPS."""
+"""Part of the hook's time: a daemon that has not answered by then is given up and the job runs without MPS."""
 
 STOP_BUDGET_S = 2.0
 """How long a daemon may take to quit; its clients are gone when the last job's epilog runs."""
@@ -43,7 +43,7 @@ class Mps:
             run_folder: paths.run.
             clock: Time, for deadlines.
             control: The control program, by name or absolute path.
-            start_budget_s: How long `acquire` may take in all.
+            start_budget_s: How long `acquire` may take in total.
         """
         self._folder = run_folder / "mps"
         self._clock = clock or SystemClock()
@@ -59,21 +59,21 @@ class Mps:
         cap_bytes: int | None,
         gpu_bytes: int,
     ) -> dict[str, str]:
-        """Count a job in on the user's daemon of a GPU, which is started or mended first where needed.
+        """Add a job to the user's daemon of a GPU, which is started or repaired first where needed.
 
         Args:
             gpu: UUID of the GPU.
-            user_id: The job's owner, who alone may use the daemon.
+            user_id: The job's user, the only one that may use the daemon.
             job_id: Slurm's job id.
-            cap_bytes: What the job may allocate on the GPU, context included; None for no limit.
-            gpu_bytes: Usable memory of the GPU: the server's limit as long as a job without a cap is on it.
+            cap_bytes: The job's limit on the GPU, context included; None for no limit.
+            gpu_bytes: Usable memory of the GPU: the server's limit as long as a job without a limit is on it.
 
         Returns:
             Variables for the job, to be set together with CUDA_VISIBLE_DEVICES=<the GPU's UUID>.
 
         Raises:
-            MpsError: No daemon answered in time. The job is not counted in and must run without these variables: a
-                wrong pipe directory makes every CUDA call fail.
+            MpsError: No daemon answered in time. The job is not added and must run without these variables: a wrong
+                pipe directory makes every CUDA call fail.
         """
         daemon = self._daemon(self._folder / gpu / str(user_id))
         deadline = Deadline(self._clock, self._start_budget_s)
@@ -98,39 +98,39 @@ class Mps:
         return environment
 
     def release(self, job_id: int) -> None:
-        """Count a job out everywhere; a daemon that no job uses any more is stopped and its folders removed.
+        """Remove a job from all daemons; a daemon that no job uses any more is stopped and its folders removed.
 
         Raises:
-            MpsError: It could not be written down; the next `sweep` makes up for it.
+            MpsError: It could not be recorded; the next `sweep` repeats it.
         """
         self._keep(lambda job: job != job_id)
 
     def sweep(self, running: Collection[int]) -> None:
-        """Count out every job that no longer runs: what an epilog that never ran has left behind.
+        """Remove every job that no longer runs, in case its Epilog never ran.
 
         Raises:
-            MpsError: It could not be written down.
+            MpsError: It could not be recorded.
         """
         self._keep(lambda job: job in running)
 
     def jobs(self) -> dict[str, set[int]]:
-        """Return the jobs counted in, by GPU."""
+        """Return the jobs of all daemons, by GPU."""
         found: dict[str, set[int]] = {}
         for place in self._places():
             found.setdefault(place.parent.name, set()).update(read_state(place).jobs)
         return found
 
     def jobs_on(self, gpu: str, user_id: int) -> frozenset[int]:
-        """Return the jobs that are counted in with a user's server.
+        """Return the jobs of a user's server.
 
         Args:
             gpu: UUID of its GPU.
-            user_id: Whom it serves.
+            user_id: The user that it serves.
         """
         return frozenset(read_state(self._folder / gpu / str(user_id)).jobs)
 
     def caps(self) -> dict[tuple[str, int], int | None]:
-        """Return the cap of each job that was given a server, by GPU and job; None for a job without a cap."""
+        """Return the limit of each job that was given a server, by GPU and job; None for a job without a limit."""
         return {
             (place.parent.name, job): cap
             for place in self._places()
@@ -138,7 +138,7 @@ class Mps:
         }
 
     def uncapped(self) -> frozenset[int]:
-        """Return the jobs whose daemon has ended: what they start from now on runs past MPS and says nothing.
+        """Return the jobs whose daemon has ended: processes that they start from now on silently bypass MPS.
 
         Where only the server ended, the daemon starts another under the same limit.
         """
@@ -148,7 +148,7 @@ class Mps:
         )
 
     def servers(self) -> dict[Process, tuple[str, frozenset[int]]]:
-        """Return the servers that were started here and their daemons, each with its GPU and its jobs.
+        """Return the servers that RAD started and their daemons, each with its GPU and its jobs.
 
         The jobs' clients end with either of the two.
         """
@@ -161,20 +161,20 @@ class Mps:
         }
 
     def processes(self) -> frozenset[Process]:
-        """Return the daemons and servers that were started here."""
+        """Return the daemons and servers that RAD started."""
         states = [read_state(place) for place in self._places()]
         return frozenset(one for state in states for one in (state.daemon, state.server) if one is not None)
 
     def _serving(
         self, daemon: Daemon, state: State, *, alone: bool, limit_bytes: int, deadline: Deadline
     ) -> State:
-        """Return the state with a daemon and a server that answer, started or mended where they did not.
+        """Return the state with a daemon and a server that answer, after starting or repairing them where needed.
 
-        The state is written down before the server starts, so that a crash leaves nothing running that nobody knows.
+        The state is recorded before the server starts, so that a crash leaves no unrecorded process running.
         """
         process = state.daemon
         if process is None or not process.runs():
-            daemon.kill(state.server)  # its clients failed when their daemon went (CUDA error 806)
+            daemon.kill(state.server)  # its clients failed when their daemon ended (CUDA error 806)
             process = None
         elif not self._answers(daemon, deadline):
             if not alone:
@@ -217,7 +217,7 @@ class Mps:
                 self._stop(self._daemon(place), state)
 
     def _stop(self, daemon: Daemon, state: State) -> None:
-        """End daemon and server and remove their folder; a folder that stays would fool later clients."""
+        """End daemon and server and remove their folder; a leftover folder would mislead later clients."""
         deadline = Deadline(self._clock, STOP_BUDGET_S)
         if state.daemon is not None and state.daemon.runs():
             daemon.quit(state.daemon, deadline)

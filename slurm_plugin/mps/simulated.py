@@ -1,4 +1,4 @@
-"""What stands for MPS on simulated cards: a limit that fake trainings keep to, and a pipe folder that names the card.
+"""Fake MPS for simulated GPUs: a limit that fake trainings obey, and a pipe folder that names the GPU.
 
 With a file FOLDER/no-mps it does not start.
 """
@@ -12,13 +12,13 @@ from slurm_plugin.core.units import to_mib_up
 
 
 def simulated_mps(folder: Path, run: Path, gpu: str, *, cap_bytes: int | None) -> dict[str, str]:
-    """Return what a job is told of MPS.
+    """Return the MPS variables of a job.
 
     Args:
-        folder: The folder of the simulated cards.
+        folder: The folder of the simulated GPUs.
         run: `paths.run`.
-        gpu: UUID of the job's card.
-        cap_bytes: What the job may allocate; None for no limit.
+        gpu: UUID of the job's GPU.
+        cap_bytes: The job's limit; None for no limit.
 
     Raises:
         MpsError: It does not start here.

@@ -1,4 +1,4 @@
-"""What root remembers of one user's MPS on one GPU."""
+"""Stored state of one user's MPS on one GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class State:
     Attributes:
         daemon: The control daemon; None if none was started.
         server: The server under it; None if none was started.
-        jobs: Job id -> memory cap in bytes, or None for a job without a cap.
+        jobs: Job id -> memory limit in bytes, or None for a job without a limit.
     """
 
     daemon: Process | None = None
@@ -34,7 +34,7 @@ class State:
 
 
 def read_state(place: Path) -> State:
-    """Return what is remembered; an empty state if nothing is, or nothing readable."""
+    """Return the stored state; an empty state if there is none, or none that is readable."""
     try:
         rows: Any = json.loads((place / "state.json").read_bytes())
         return State(
@@ -47,11 +47,11 @@ def read_state(place: Path) -> State:
 
 
 def write_state(place: Path, state: State) -> None:
-    """Replace what is remembered.
+    """Replace the stored state.
 
     Args:
         place: Folder of one user's MPS on one GPU.
-        state: What is remembered of it.
+        state: The new state.
 
     Raises:
         MpsError: It cannot be written, e.g. because the file system is full.
@@ -68,12 +68,12 @@ def locked(place: Path, clock: Clock, deadline: Deadline) -> Iterator[None]:
     """Hold the lock of one user's MPS on one GPU.
 
     Args:
-        place: Folder of one user's MPS on one GPU; the lock lies beside it.
+        place: Folder of one user's MPS on one GPU; the lock lies next to it.
         clock: Time.
         deadline: Until when it is waited for.
 
     Raises:
-        MpsError: It was not free in time, or there is no room for it.
+        MpsError: It was not free in time, or there is no space for it.
     """
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,1 +1,1 @@
-"""A GPU node as hooks and rad-monitor share it: its state, what is known of it, and the sweep that keeps it true."""
+"""A GPU node as shared by hooks and rad-monitor: its state, facts about it, and the reconciliation of its state."""

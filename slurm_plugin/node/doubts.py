@@ -1,6 +1,6 @@
-"""Runs that a sweep found nothing of, until a later one lets them run again: RUN/doubted/ID, with the restart count.
+"""Runs that a reconciliation found no trace of, until a later one requeues them: RUN/doubted/ID with restart count.
 
-A hook sweeps, too, and rad-monitor may be started again in between: what one of them learned is here for the next.
+Hooks reconcile, too, and rad-monitor may be restarted in between: each stores its findings here for the next.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from pathlib import Path
 from slurm_plugin.core.files.preallocated import SpareFiles
 
 LEAST_AGE_S = 10.0
-"""Had a run ended just before it was doubted, Slurm knows of it by then."""
+"""If a run ended just before it was recorded here, Slurm knows its end after this time."""
 
 Doubt = tuple[int, int | None]
 """A job's id and the restart count of its run; None where that is not known."""
 
 
 def doubt(run: Path, doubted: Iterable[Doubt]) -> None:
-    """Keep doubts; one that is there already keeps its age.
+    """Record such runs; one that is recorded already keeps its age.
 
     Args:
         run: Folder of the node's state (`paths.run`).
-        doubted: What a sweep found.
+        doubted: The runs that a reconciliation found.
     """
     for job_id, restart in doubted:
         path = run / "doubted" / str(job_id)
@@ -35,11 +35,11 @@ def doubt(run: Path, doubted: Iterable[Doubt]) -> None:
 
 
 def earlier_doubts(run: Path, *, now_s: float) -> tuple[Doubt, ...]:
-    """Return the doubts of earlier sweeps.
+    """Return the runs that earlier reconciliations recorded.
 
     Args:
         run: Folder of the node's state (`paths.run`).
-        now_s: Seconds since the epoch; a clock that was set back makes doubts old enough.
+        now_s: Seconds since the epoch; if the clock was set back, records count as old enough.
     """
     found: list[Doubt] = []
     with suppress(OSError):
@@ -51,11 +51,11 @@ def earlier_doubts(run: Path, *, now_s: float) -> tuple[Doubt, ...]:
 
 
 def forget_doubts(run: Path, doubted: Iterable[Doubt]) -> None:
-    """Take doubts away: something of the run was seen, or it was decided what becomes of it.
+    """Remove records: a trace of the run was seen, or it was decided how to treat it.
 
     Args:
         run: Folder of the node's state (`paths.run`).
-        doubted: Of `earlier_doubts`.
+        doubted: Runs from `earlier_doubts`.
     """
     for job_id, _ in doubted:
         SpareFiles(run).discard(run / "doubted" / str(job_id))

@@ -1,4 +1,4 @@
-"""Collect what a sweep compares the ledger with: evidence that only root can make, and what Slurm says."""
+"""Collect the evidence for a reconciliation: what only root can create, and Slurm's answer."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from slurm_plugin.slurm.node.daemons import Belonging
 from slurm_plugin.slurm.node.processes import claimed_gpus, living_jobs, owners_of
 
 STARTED = ("RUNNING", "CONFIGURING")
-"""States of a job that Slurm takes for running."""
+"""States of a job that count as running in Slurm."""
 _ON_NODE = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING", "STAGE_OUT")
 
 
 def look(
     node: Node, readings: Sequence[GpuReading], files: Sequence[PlacedFile], facts: NodeFacts
 ) -> Evidence:
-    """Return what proves which jobs are here: slurmstepds, processes on GPUs, the Prolog's files.
+    """Return the evidence of jobs on this node: slurmstepds, processes on GPUs, the Prolog's files.
 
     Args:
         node: This node.
         readings: Its GPUs with their processes.
         files: The Prolog's files.
-        facts: What Slurm said of the node.
+        facts: Slurm's facts about the node.
     """
     pids = {process.pid for reading in readings for process in reading.processes}
     owners = owners_of(pids, proc=node.proc)
@@ -53,17 +53,17 @@ def look(
 
 
 def _is_its(owner: Belonging, pid: int, users: Mapping[int, int], node: Node) -> bool:
-    """Return whether a process runs as the owner of its job, where that is known."""
+    """Return whether a process runs as the user of its job, where that is known."""
     user_id = users.get(owner.job_id)
     return not user_id or owner_of(pid, node.proc) == user_id
 
 
 def present(node: Node, facts: NodeFacts) -> Mapping[int, SlurmSays] | None:
-    """Return what Slurm has on this node, by job id; None if it does not answer.
+    """Return the jobs that Slurm has on this node, by job id; None if it does not answer.
 
     Args:
         node: This node.
-        facts: What Slurm said of the node.
+        facts: Slurm's facts about the node.
     """
     try:
         views = node.slurm().jobs(node=facts.name or None, states=_ON_NODE)
@@ -84,14 +84,14 @@ def _says(view: JobView, name: str) -> SlurmSays:
 
 
 def unknown_holders(node: Node, evidence: Evidence, readings: Sequence[GpuReading]) -> dict[int, Reservation]:
-    """Return what jobs hold of which nothing is left but their processes, for a ledger that is lost altogether.
+    """Return allocations of jobs of which only processes are left, for a completely lost ledger.
 
-    Where they are is what the driver shows, else what their own tasks name. How much they hold is what their signed
-    booking says, if Slurm answers, else the whole GPU.
+    Their GPUs are those that the driver shows, otherwise those that their own tasks name. Their size is that of their
+    signed booking if Slurm answers, otherwise the whole GPU.
 
     Args:
         node: This node.
-        evidence: What is really here.
+        evidence: Evidence from this node.
         readings: Its GPUs with their processes.
     """
     usable = {reading.uuid: (reading.index, reading.usable_bytes) for reading in readings}

@@ -1,9 +1,9 @@
-"""Give a job that shared its GPU the time that this cost it, before Slurm ends it at its limit.
+"""Extend the time limit of a job that shared its GPU by the time that sharing cost it, before Slurm ends it.
 
-    RUN/monitor/limits/ID.json     what a job asked for and was given so far (node/time_extension.py)
+    RUN/monitor/limits/ID.json     the requested limit of a job and its extension so far (node/time_extension.py)
 
-rad-monitor looks each time it sweeps: it knows who was beside whom, and for how long. What a run was given ends with
-it: a job that waits again has the limit that it asked for, or it would take the longer one to the next node as its own.
+rad-monitor checks at each reconciliation: it knows which jobs shared a GPU, and for how long. An extension ends with
+its run: a job that is queued again has its requested limit, or it would take the longer one to the next node.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from slurm_plugin.node.time_extension import EARLY_S, MINUTE_S, Granted, more_mi
 from slurm_plugin.slurm.time_limits import JobEnd, TimeLimits
 
 AGAIN_S = 60.0
-"""A job that is suspended, or has no limit yet, is asked for again after so long."""
+"""A job that is suspended, or has no limit yet, is queried again after this time."""
 
 KEPT_S = 24 * 3600.0
-"""A job that holds nothing here for a day does not come back to this node."""
+"""A job without an allocation here for a day does not come back to this node."""
 
 
 class MoreTime:
-    """What the shared jobs of this node are given, look by look."""
+    """Time limit extensions of the shared jobs of this node."""
 
     def __init__(
         self, node: Node, *, shared_s: Callable[[int], float], say: Callable[[EventKind, str], None]
     ) -> None:
-        """Take up what was given before.
+        """Continue from the extensions recorded so far.
 
         Args:
             node: This node.
-            shared_s: Returns how long a job's run was on a GPU beside another user's, in seconds.
+            shared_s: Returns how long a job's run shared a GPU with another user's job, in seconds.
             say: Takes a line for the log.
         """
         self._node = node
@@ -48,14 +48,14 @@ class MoreTime:
         self._files = SpareFiles(node.run)
         self._ends_s: dict[tuple[int, int], float] = {}
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)  # as long as there is room for a folder
+            self._folder.mkdir(parents=True, exist_ok=True)  # as long as there is space for a folder
 
     def look(self) -> None:
-        """Raise the limits of the jobs whose end is near.
+        """Raise the limits of jobs that are near their end.
 
         Raises:
-            SlurmError: Slurm does not answer; the next look asks again.
-            OSError: What is given cannot be written down, so nothing is given.
+            SlurmError: Slurm does not answer; the next call asks again.
+            OSError: An extension cannot be recorded, so none is given.
         """
         held = self._node.store.read().ledger.reservations
         shared = {(one.job_id, one.restart) for one in held if one.kind == "shared" and one.managed}
@@ -70,7 +70,7 @@ class MoreTime:
         self._forget(here, now_s)
 
     def _look_at(self, job_id: int, shared_s: float, now_s: float) -> float:
-        """Give a job what it is due, and return when it ends."""
+        """Give a job the extension that it is due, and return when it ends."""
         slurm = TimeLimits(self._node.slurm())
         end = slurm.of(job_id)
         settings = None if end is None else self._node.settings(end.partition)
@@ -96,7 +96,7 @@ class MoreTime:
         return end.end_s + more * MINUTE_S
 
     def _give(self, slurm: TimeLimits, job_id: int, end: JobEnd, granted: Granted, minutes: int) -> None:
-        """Raise a job's limit; it is written down first, so that nobody gets the same minutes twice."""
+        """Raise a job's limit; it is recorded first, so that no job gets the same minutes twice."""
         given = replace(granted, granted_s=granted.granted_s + minutes * MINUTE_S)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._files.write(self._path(job_id), json.dumps(asdict(given)).encode())
@@ -116,7 +116,7 @@ class MoreTime:
             return None
 
     def _take_back(self, held: set[int]) -> None:
-        """Give jobs that wait again the limits that they asked for; whoever changed his limit himself keeps it."""
+        """Restore the requested limits of jobs that are queued again; a limit that the user changed stays."""
         written = {int(path.stem) for path in self._folder.glob("*.json") if path.stem.isdecimal()}
         given = {job_id: granted for job_id in written - held if (granted := self._read(job_id)) is not None}
         if not given:
@@ -129,7 +129,7 @@ class MoreTime:
             self._files.discard(self._path(job_id))
 
     def _forget(self, held: set[int], now_s: float) -> None:
-        """Take away what was written of jobs that are gone for long."""
+        """Remove the records of jobs that have been gone for long."""
         for path in self._folder.glob("*.json"):
             with suppress(OSError, ValueError):
                 if int(path.stem) not in held and abs(now_s - path.stat().st_mtime) > KEPT_S:

@@ -1,7 +1,7 @@
-"""What hooks must know of their node and Slurm or the driver would have to be asked for each time: RUN/node.json.
+"""Cache of node facts, so that hooks need not ask Slurm or the driver each time: RUN/node.json.
 
-Learnt by rad-monitor when it starts and each hour, or by the first hook that misses it; forgotten at a reboot and when
-slurm.conf changes.
+Written by rad-monitor when it starts and each hour, or by the first hook that misses it; invalid after a reboot and
+when slurm.conf changes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Card:
     Attributes:
         uuid: The GPU.
         index: The number that Slurm uses.
-        usable_bytes: What processes can have in all.
-        mig: The card is partitioned.
+        usable_bytes: Memory that processes can use in total.
+        mig: The GPU is partitioned.
     """
 
     uuid: str
@@ -40,13 +40,13 @@ class Card:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeFacts:
-    """What is known of this node.
+    """Facts about this node.
 
     Attributes:
-        name: Slurm's name of it; "" if unknown.
+        name: Slurm's name for it; "" if unknown.
         slurm_conf: SLURM_CONF of its slurmd; None if unknown.
         partitions: Partitions that it serves; none if Slurm did not answer.
-        shards: Shards of all its GPUs, as gres.conf says; 0 if it has none.
+        shards: Shards of all its GPUs, from gres.conf; 0 if it has none.
         cards: Its GPUs.
     """
 
@@ -58,17 +58,17 @@ class NodeFacts:
 
     @property
     def shard_bytes(self) -> int:
-        """Return what one shard stands for here, whatever any partition says; 0 if the node has no shards."""
+        """Return the memory of one shard on this node, whatever any partition says; 0 if the node has no shards."""
         return sum(card.usable_bytes for card in self.cards) // self.shards if self.shards else 0
 
 
 def facts_of(node: Node, name: str, readings: Sequence[GpuReading] = ()) -> NodeFacts:
-    """Return what is known of this node; what is missing is asked for, once.
+    """Return the facts about this node; missing ones are queried, once.
 
     Args:
         node: This node.
-        name: Slurm's name of it, where known.
-        readings: Its GPUs, where they were read anyway.
+        name: Slurm's name for it, where known.
+        readings: Its GPUs, if they were read anyway.
     """
     known = read_facts(node)
     told = known is not None and (known.partitions or not name)
@@ -78,11 +78,11 @@ def facts_of(node: Node, name: str, readings: Sequence[GpuReading] = ()) -> Node
 
 
 def learn_facts(node: Node, name: str, readings: Sequence[GpuReading]) -> NodeFacts:
-    """Ask for everything anew and write it down; a Slurm that does not answer is asked again by the next hook.
+    """Query all facts again and store them; if Slurm does not answer, the next hook asks again.
 
     Args:
-        node: This node, as a hook sees it: what slurmd tells its hooks counts.
-        name: Slurm's name of it; "" if unknown.
+        node: This node, as a hook sees it: what slurmd passes to its hooks counts.
+        name: Slurm's name for it; "" if unknown.
         readings: Its GPUs, where they were read.
     """
     before = read_facts(node) or NodeFacts()
@@ -109,7 +109,7 @@ def learn_facts(node: Node, name: str, readings: Sequence[GpuReading]) -> NodeFa
 
 
 def refresh_facts(node: Node, readings: Sequence[GpuReading]) -> None:
-    """Ask anew what a hook has asked before: partitions may change while slurm.conf does not.
+    """Query again the facts that a hook has queried before: partitions may change while slurm.conf does not.
 
     Args:
         node: This node.
@@ -121,7 +121,7 @@ def refresh_facts(node: Node, readings: Sequence[GpuReading]) -> None:
 
 
 def read_facts(node: Node) -> NodeFacts | None:
-    """Return what was written down since this boot and since slurm.conf changed; None if nothing was."""
+    """Return the facts stored since this boot and since slurm.conf changed; None if there are none."""
     try:
         tree = json.loads((node.run / "node.json").read_bytes())
         if tree.pop("of") != _version(node):
@@ -135,13 +135,13 @@ def read_facts(node: Node) -> NodeFacts | None:
 def pin_of(node: Node, settings: PartitionConfig, facts: NodeFacts) -> Pin:
     """Return which GPUs a job of a partition may get.
 
-    A job of a partition that is not ours runs on the very GPU that Slurm names, so that on a node that serves such a
-    partition too, no job of ours may sit on a GPU that Slurm takes for free.
+    A job of an unmanaged partition runs on exactly the GPU that Slurm names. So on a node that also serves such a
+    partition, no managed job may run on a GPU that is free in Slurm's view.
 
     Args:
         node: This node.
-        settings: Of the job's partition.
-        facts: What Slurm and the driver said of the node.
+        settings: Settings of the job's partition.
+        facts: Facts about the node from Slurm and the driver.
     """
     if settings.pin != "auto":
         return settings.pin

@@ -1,4 +1,4 @@
-"""What every process of ours on a GPU node needs: configuration, clock, ledger and a way to ask Slurm."""
+"""What every RAD process on a GPU node needs: configuration, clock, ledger and access to Slurm."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from slurm_plugin.core.process.identity import PROC
 from slurm_plugin.slurm.files.conf_files import devices_confined, find_slurm_conf
 from slurm_plugin.slurm.node.hook_env import HookJob, owner_in
 
-# An ordinary job starts without Slurm's answers: what asks for them is loaded when it is needed.
+# An ordinary job starts without asking Slurm: the modules for that are loaded when they are needed.
 if TYPE_CHECKING:
     from slurm_plugin.slurm.commands import SlurmCommands
 
 SLURM_ANSWER_S = 2.0
-"""Of a hook's time, for one question to a controller that should answer in milliseconds."""
+"""Part of a hook's time for one query to a controller that should answer in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +34,9 @@ class Node:
         config: rad.toml.
         clock: Time.
         store: The ledger.
-        slurm: Slurm, as the last resort.
+        slurm: Access to Slurm, as the last resort.
         slurm_conf: SLURM_CONF of this node's slurmd, where known.
-        confined: Whether cgroups let a job reach only the GPUs of its seats.
+        confined: Whether cgroups let a job reach only the GPUs of its Slurm GPU indices.
         proc: Where /proc is.
     """
 
@@ -55,8 +55,8 @@ class Node:
         Args:
             config: rad.toml.
             env: The environment, for SLURM_CONF and, in a hook, its job.
-            for_release: Leave slurm.conf alone: it may lie on a file server that hangs, and a release needs nothing
-                of it.
+            for_release: Do not read slurm.conf: it may lie on a file server that hangs, and a release needs nothing
+                from it.
         """
         clock = SystemClock()
         slurm_conf = None if for_release else find_slurm_conf(config.paths.slurm_conf, env)
@@ -83,14 +83,14 @@ class Node:
         return Path(self.config.paths.run)
 
     def key(self) -> bytes | None:
-        """Return the cluster's key; None where it cannot be read: then no note counts, and none is signed."""
+        """Return the cluster's key; None if it cannot be read: then no note counts, and none is signed."""
         try:
             return read_key(Path(self.config.paths.key))
         except ConfigError:
             return None
 
     def job_file(self, job_id: int) -> JobFile:
-        """Return what a job's tasks are told."""
+        """Return the file that passes variables to a job's tasks."""
         return JobFile(self.run, job_id)
 
     def log(self, hook: str, job: HookJob, *, started_s: float) -> HookLog:
@@ -111,7 +111,7 @@ class Node:
         )
 
     def manages(self, partition: str) -> bool:
-        """Return whether jobs of a partition are placed at all; all others run as without us."""
+        """Return whether jobs of a partition are placed by RAD; all others run unchanged."""
         settings = self.settings(partition)
         return settings is not None and settings.collocate
 

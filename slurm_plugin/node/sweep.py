@@ -1,7 +1,7 @@
-"""Keep the node's state true: give back what nobody released, put back what was lost, clear what nobody cleared.
+"""Reconcile the node's state: release stale allocations, restore missing ones, remove stale files.
 
-rad-monitor sweeps four times a minute; a hook does where no monitor has for long, and before it puts a job back. All
-evidence is collected without the lock; under it the ledger is read again and only what still holds is changed.
+rad-monitor reconciles four times a minute; a hook does if no monitor has for long, and before it requeues a job. All
+evidence is collected without the lock; under it the ledger is read again and only changes that still apply are made.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.processes import living_jobs, slurmd_since_s
 
 LOCK_S = 3.0
-"""Of a hook's time."""
+"""Part of a hook's time."""
 
 UNSWEPT_S = 90.0
-"""rad-monitor sweeps four times a minute; after so long there is none, and a hook does it."""
+"""rad-monitor reconciles four times a minute; after this time without it, a hook does."""
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.02, 0.3
-"""Growing, so that those who wait leave the processor to the one that sweeps."""
+"""Growing, so that waiting processes leave the processor to the one that reconciles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swept:
-    """What a sweep did.
+    """Result of a reconciliation.
 
     Attributes:
-        released: Jobs whose reservation was given back.
-        restored: Jobs whose reservation was missing.
-        rebuilt: The ledger was lost, and is there again.
-        doubted: Jobs that Slurm may take for running here although nothing of them is, with the run's restart count
-            where it is known: whoever sweeps again asks and lets them run again.
+        released: Jobs with a released allocation.
+        restored: Jobs with a restored allocation.
+        rebuilt: The ledger was lost, and was rebuilt.
+        doubted: Jobs that may run here according to Slurm although they left no trace, with the run's restart count
+            where it is known: the next reconciliation asks Slurm and requeues them.
     """
 
     released: tuple[int, ...] = ()
@@ -69,7 +69,7 @@ class Swept:
 
 
 def sweep_if_due(node: Node, readings: Sequence[GpuReading]) -> None:
-    """Sweep where nobody has for long, or wait for whoever does it now if the ledger is lost.
+    """Reconcile if that is overdue; if the ledger is lost and another process reconciles now, wait for it.
 
     Args:
         node: This node.
@@ -102,7 +102,7 @@ def _due(node: Node) -> Literal["lost", "unswept", ""]:
 
 
 def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
-    """Compare ledger and files with what is really there, and mend them.
+    """Compare ledger and files with the evidence on the node, and fix them.
 
     Args:
         node: This node.
@@ -126,7 +126,7 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
     with node.store.locked(Deadline(node.clock, LOCK_S)):
         found = node.store.read()
         left = {job_id: held for job_id, held in evidence.placed.items() if node.job_file(job_id).exists()}
-        evidence = replace(evidence, placed=left)  # an Epilog takes the file away before the reservation
+        evidence = replace(evidence, placed=left)  # an Epilog removes the file before the allocation
         after = (
             rebuild(evidence, unknown, now_s=now_s)
             if found.lost
@@ -150,11 +150,11 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
 
 
 def run_again(node: Node, job_id: int, restart: int | None) -> bool:
-    """Put a job back into the queue if Slurm still takes it for running here and nothing of it is here; say whether.
+    """Requeue a job that runs here according to Slurm but left no trace on this node; return whether it was requeued.
 
     Args:
         node: This node.
-        job_id: A job that an earlier sweep doubted.
+        job_id: A job that an earlier reconciliation found no trace of.
         restart: The restart count of its run; None if unknown.
     """
     name = (read_facts(node) or NodeFacts()).name
@@ -162,7 +162,7 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
         view = node.slurm().job(job_id)
         if view is None or not name or (view.node, view.batch, view.requeue) != (name, True, True):
             return False
-        # In any other state it may just be starting anew.
+        # In any other state it may just be starting again.
         if view.state not in (STARTED if restart is not None else STARTED[:1]):
             return False
         if restart not in (None, view.restarts) or node.job_file(job_id).exists():
@@ -171,7 +171,7 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
             return False
         node.slurm().requeue_soon(job_id)
     except SlurmError:
-        doubt(node.run, ((job_id, restart),))  # nothing else remembers the run: it is tried again
+        doubt(node.run, ((job_id, restart),))  # the only record of the run: it is tried again
         return False
     return True
 
@@ -179,7 +179,7 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
 def _clear(
     node: Node, files: Sequence[PlacedFile], ledger: Ledger, evidence: Evidence, now_s: float
 ) -> tuple[int, ...]:
-    """Take away the files of jobs that neither live nor hold anything; return the jobs that were not let start."""
+    """Remove the files of jobs that neither run nor have an allocation; return the jobs that were refused a start."""
     refused = []
     for file in files:
         alive = evidence.shows(file.job_id) or ledger.of_job(file.job_id) is not None
@@ -190,6 +190,6 @@ def _clear(
                 refused.append(file.job_id)
             job_file.remove()
             if file.held is not None and node.config.places and node.manages(file.held.partition):
-                ended = EndedRun(partition=file.held.partition, reported=False)  # its Epilog may come yet
+                ended = EndedRun(partition=file.held.partition, reported=False)  # its Epilog may still run
                 EndedRuns(node.run).note(file.job_id, ended)
     return tuple(refused)

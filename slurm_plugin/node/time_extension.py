@@ -1,7 +1,7 @@
-"""How much longer than its --time a job may run that shared its GPU.
+"""Compute how much longer than its --time a job may run that shared its GPU.
 
-Users know how long a job takes on a GPU of its own. One that shares takes longer, and Slurm would end it shortly before
-its goal. So each second beside another user's job counts as a second lost, and may be made up for at the end.
+Users know how long a job takes on an exclusive GPU. A job that shares takes longer, and Slurm would end it shortly
+before it is done. So each second that it shares with another user's job counts as lost, and may be added at the end.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 EARLY_S = 300.0
-"""A job is looked at this long before its end, so that a `--signal` shortly before the limit comes late too."""
+"""A job is checked this long before its end, so that a `--signal` shortly before the limit is delayed, too."""
 
 MINUTE_S = 60
 """Slurm counts limits in minutes."""
@@ -17,11 +17,11 @@ MINUTE_S = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Granted:
-    """What was given to one job.
+    """Time limit extension of one job.
 
     Attributes:
-        asked_s: Its time limit before anything was given.
-        granted_s: What was given since, over all its runs on this node.
+        asked_s: Its time limit before any extension.
+        granted_s: Total extension over all its runs on this node.
     """
 
     asked_s: float
@@ -29,13 +29,13 @@ class Granted:
 
 
 def more_minutes(granted: Granted, *, shared_s: float, left_s: float, factor: float, room_s: float) -> int:
-    """Return by how many minutes a job's limit rises now.
+    """Return by how many minutes a job's limit is raised now.
 
     Args:
-        granted: What it asked for and was given so far.
-        shared_s: How long this run was on a GPU beside another user's job.
-        left_s: Until Slurm ends it.
-        factor: Its limit grows to this many times what it asked for at most; 1 gives nothing.
+        granted: Its requested limit and its extension so far.
+        shared_s: How long this run shared a GPU with another user's job.
+        left_s: Seconds until Slurm ends it.
+        factor: Its limit grows to at most this many times the requested one; 1 gives no extension.
         room_s: By how much its end may move: the partition's longest limit and the node's next reservation.
     """
     if left_s > EARLY_S:

@@ -1,4 +1,4 @@
-"""Which way of speaking to Slurm a daemon or `rad` takes; hooks always take Slurm's own commands."""
+"""Choose how a daemon or `rad` accesses Slurm; hooks always use Slurm's own commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def open_control(config: Config, clock: Clock) -> SlurmControl:
         clock: Time.
 
     Raises:
-        SlurmError: pyslurm is named and cannot be used; the text says why.
+        SlurmError: pyslurm is configured and cannot be used; the text says why.
     """
     conf = config.paths.slurm_conf
     if config.slurm_backend == "commands":

@@ -1,8 +1,8 @@
 """Slurm through its own commands: squeue, sinfo and scontrol, with output that users cannot forge.
 
 `scontrol show job` prints a job's name and comment among its other lines, and a user may put line ends into both, so
-that `UserId=...` on a line of its own proves nothing. squeue and sinfo print columns of fixed width instead
-(columns.py); what users write comes last there.
+that `UserId=...` on a separate line proves nothing. squeue and sinfo print columns of fixed width instead
+(queries/columns.py); users' text comes last there.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from slurm_plugin.slurm.versions import requeue_delay_s, traits
 T = TypeVar("T")
 
 UNKNOWN_JOB = "Invalid job id"
-"""What squeue says of an id that slurmctld does not know."""
+"""Message of squeue for an id that slurmctld does not know."""
 _ALREADY_PENDING = "pending"
 
 
@@ -54,8 +54,8 @@ class SlurmCommands:
 
     Args:
         slurm_conf: Path for SLURM_CONF; "" lets the commands find it.
-        timeout_s: After this long a command is stopped that waits for no machine without power.
-        owners: Whose a job is, where a hook's environment says so: nothing is done where squeue says otherwise.
+        timeout_s: After this long a command is stopped; waits for a machine without power are added.
+        owners: User of each job, if a hook's environment names it: nothing is done if squeue disagrees.
     """
 
     def __init__(
@@ -81,21 +81,21 @@ class SlurmCommands:
         return self._one(job_id, ONE_JOB_COLUMNS, job_view)
 
     def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
-        """Return jobs, of one node and in some states if asked; their comments are left empty.
+        """Return jobs, optionally of one node and in some states; their comments are left empty.
 
         Args:
-            node: Only jobs on this node; None takes all.
-            states: Only jobs in these states, in Slurm's words; none takes all.
+            node: Only jobs on this node; None selects all.
+            states: Only jobs in these states, by Slurm's names; none selects all.
         """
         chosen = ["-t", ",".join(states) if states else "all", *(["-w", node] if node else [])]
         return records(self.columns("squeue", JOB_COLUMNS, "-a", *chosen), JOB_COLUMNS, job_view)
 
     def standing(self, job_id: int) -> Standing | None:
-        """Return where a job stands in the queue, or None if Slurm no longer knows it."""
+        """Return the queue position of a job, or None if Slurm no longer knows it."""
         return self._one(job_id, ONE_STANDING_COLUMNS, standing)
 
     def standings(self) -> tuple[Standing, ...]:
-        """Return where all jobs stand that wait."""
+        """Return the queue positions of all jobs that wait."""
         content = self.columns("squeue", STANDING_COLUMNS, "-a", "-t", "PENDING")
         return records(content, STANDING_COLUMNS, standing)
 
@@ -113,7 +113,7 @@ class SlurmCommands:
         return next((view for view in parse_nodes(content) if view.name == name), None)
 
     def names(self, job_id: int) -> dict[str, str]:
-        """Return what %A, %a and %x stand for in the paths of a job's output; nothing if Slurm forgot it."""
+        """Return the values of %A, %a and %x in the paths of a job's output; nothing if Slurm forgot the job."""
         rows = self._rows(str(job_id), NAME_COLUMNS)
         return next((parse_names(row) for row in rows if row["JobID"] == str(job_id)), {})
 
@@ -122,12 +122,12 @@ class SlurmCommands:
         return parse_config(self.ask("scontrol", "show", "config", pings=True))
 
     def requeue_delay_s(self) -> int:
-        """Return how long a requeued job must wait at least, by the slurm.conf of this machine."""
+        """Return the minimum wait of a requeued job, by the slurm.conf of this machine."""
         settings = {} if self._slurm_conf is None else settings_of(self._slurm_conf)
         return requeue_delay_s(self.version(), settings.get("authinfo", ""))
 
     def requeue(self, job_id: int) -> None:
-        """Put a batch job back into the queue; already pending is success."""
+        """Requeue a batch job; already pending is success."""
         try:
             self.ask("scontrol", "requeue", self._told(job_id, requeued_name(self._names(job_id))))
         except SlurmError as exc:
@@ -135,12 +135,12 @@ class SlurmCommands:
                 raise
 
     def requeue_soon(self, job_id: int) -> None:
-        """Put a batch job back and let it start again as early as this version bears.
+        """Requeue a batch job and let it start again as early as this version allows.
 
-        Slurm's own delay is two minutes. It stays where Slurm does not take the earlier start.
+        Slurm's own delay is two minutes. It stays if Slurm does not accept the earlier start.
 
         Raises:
-            SlurmError: The job does not go back.
+            SlurmError: The job is not requeued.
         """
         self.requeue(job_id)
         with suppress(SlurmError):
@@ -151,25 +151,25 @@ class SlurmCommands:
 
         Args:
             job_id: The job.
-            change: What to change; fields that are None stay.
+            change: The changes; fields that are None stay.
         """
         words = update_words(change, gres_prefix=traits(self.version()).gres_prefix if change.gres else "")
         if words:
             self.ask("scontrol", "update", f"JobId={self.exact(job_id)}", *words)
 
     def exact(self, job_id: int) -> str:
-        """Return how scontrol must be told of one job.
+        """Return the name by which scontrol finds exactly one job.
 
-        The task of an array that starts last has the array's own id, and to scontrol that id means every task: to
-        requeue it runs those again that are at work or have ended.
+        The task of an array that starts last has the array's own id, and to scontrol that id means every task:
+        requeuing it would also rerun tasks that are running or have ended.
 
         Raises:
-            SlurmError: Slurm does not know the job, does not answer, or finds more by that name than this job.
+            SlurmError: Slurm does not know the job, does not answer, or finds more than this job by that name.
         """
         return self._told(job_id, exact_name(self._names(job_id)))
 
     def _one(self, job_id: int, columns: Columns, make: Callable[[Row], T]) -> T | None:
-        """Return what is made of a job's record; None if Slurm no longer knows it."""
+        """Return a job's converted record; None if Slurm no longer knows it."""
         try:
             rows = self._rows(str(job_id), columns)
         except SlurmError as exc:
@@ -183,12 +183,12 @@ class SlurmCommands:
             raise SlurmError(f"squeue printed what is no job: {exc}") from exc
 
     def _rows(self, name: str, columns: Columns) -> list[Row]:
-        """Return what squeue says of all jobs that it finds by a name."""
+        """Return squeue's records of all jobs that it finds by a name."""
         return cut(self.columns("squeue", columns, "-a", "-t", "all", "-j", name), columns)
 
     def _names(self, job_id: int) -> Row:
-        """Return what squeue says of a job's place in an array or a heterogeneous job."""
-        known, row = self._named  # a hook asks several times for its one job
+        """Return squeue's record of a job's place in an array or a heterogeneous job."""
+        known, row = self._named  # a hook queries its one job several times
         if known == job_id:
             return row
         found = self._keep_names(job_id, self._rows(str(job_id), TASK_COLUMNS))
@@ -197,10 +197,10 @@ class SlurmCommands:
         return found
 
     def _keep_names(self, job_id: int, rows: Iterable[Row]) -> Row | None:
-        """Keep a job's row for later questions and return it; None if Slurm knows no such job.
+        """Keep a job's row for later queries and return it; None if Slurm knows no such job.
 
         Raises:
-            SlurmError: The job is not that of the hook's environment.
+            SlurmError: The job does not match the hook's environment.
         """
         row = next((row for row in rows if row["JobID"] == str(job_id)), None)
         if row is None:
@@ -210,15 +210,15 @@ class SlurmCommands:
             raise SlurmError(
                 f"job {job_id} is user {row['UserID']:.20}'s to squeue, and user {owner}'s to its hook"
             )
-        if "[" not in exact_name(row):  # tasks that wait leave their record one by one
+        if "[" not in exact_name(row):  # waiting tasks leave their common record one by one
             self._named = (job_id, row)
         return row
 
     def _told(self, job_id: int, name: str) -> str:
-        """Return a name for scontrol, once it is sure to find this job and nothing of another user's.
+        """Return a name for scontrol, after checking that it finds this job and nothing of another user.
 
         Raises:
-            SlurmError: It is not.
+            SlurmError: The check failed.
         """
         if name not in (str(job_id), *self._checked.get(job_id, ())):
             check_found(name, self._names(job_id), self._rows(asked_by(name), TASK_COLUMNS))
@@ -230,17 +230,17 @@ class SlurmCommands:
 
         Args:
             argv: The command.
-            pings: Whether it asks every slurmctld besides, as what shows the configuration does.
+            pings: Whether it also pings every slurmctld, as the command that shows the configuration does.
         """
         return self._run(argv, pings=pings).decode(errors="replace")
 
     def columns(self, program: str, columns: Columns, *which: str) -> bytes:
-        """Return a table that squeue or sinfo prints, for columns.py.
+        """Return a table printed by squeue or sinfo, for columns.py.
 
         Args:
             program: "squeue" or "sinfo".
             columns: Names and widths.
-            which: Options that choose the records.
+            which: Options that select the records.
         """
         return self._run((program, "-h", *which, "-O", format_of(columns)))
 
@@ -256,8 +256,8 @@ def update_words(change: JobChange, *, gres_prefix: str) -> tuple[str, ...]:
     """Return the words of `scontrol update` for a change.
 
     Args:
-        change: What to change.
-        gres_prefix: What this version wants before a GRES: "gres:" or "gres/".
+        change: The changes.
+        gres_prefix: Prefix of a GRES in this version: "gres:" or "gres/".
 
     >>> update_words(JobChange(gres="shard:40", nice=-7), gres_prefix="gres:")
     ('TresPerNode=gres:shard:40', 'Nice=-7')

@@ -1,7 +1,7 @@
-"""What the project asks of Slurm, as one Protocol.
+"""The project's interface to Slurm, as one Protocol.
 
 Two implementations: commands.py (scontrol, squeue, sinfo) and pyslurm.py (where pyslurm is installed and matches the
-running version). Never called while radd serves a submission: slurmctld holds its locks until we answer.
+running version). Never called while radd serves a submission: slurmctld holds its locks until radd answers.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ class JobView:
 
     Attributes:
         job_id: Slurm's job id.
-        user_id: The owner.
+        user_id: The job's user.
         state: "PENDING", "RUNNING", "COMPLETING", "FAILED", ...
         reason: Why it pends, or "".
         partition: Partition name.
-        gres: What it asked for, e.g. "gres/shard:12"; on 22.05 this may differ from what a rerun gets.
+        gres: Its request, e.g. "gres/shard:12"; on 22.05 this may differ from what a rerun gets.
         node: Name of the first allocated node, or "".
         comment: The job's comment.
         admin_comment: The job's AdminComment.
         priority: Current priority; 0 for a held job.
-        nice: What its owner or an operator takes off the priority; 0 in lists of jobs.
+        nice: Nice value set by its user or an operator, subtracted from the priority; 0 in lists of jobs.
         requeue: Whether the job may be requeued.
         restarts: How often it was requeued.
         batch: Whether it has a batch script.
@@ -51,16 +51,16 @@ class JobView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Where one job stands in the queue.
+    """Queue position of one job.
 
     Attributes:
         job_id: Slurm's job id.
-        user_id: The owner.
+        user_id: The job's user.
         state: "PENDING", "RUNNING", ...
         reason: Why it pends, or "".
         partition: Partition name, or several with commas between.
         priority: Current priority; 0 for a held job.
-        nice: What its owner or an operator takes off the priority.
+        nice: Nice value set by its user or an operator, subtracted from the priority.
         restarts: How often it was requeued.
         submitted_s: When it was submitted or requeued, seconds since the epoch.
         accrues_s: From when its age counts, which may be in the future; None if it has none.
@@ -81,11 +81,11 @@ class Standing:
 
 
 LONGEST_DELAY_S = 200.0
-"""No delay after a requeue is as long: ours are 160 s at most, and Slurm's is cred_expire, 120 s as it comes."""
+"""No delay after a requeue is this long: RAD's are 160 s at most, and Slurm's is cred_expire, 120 s by default."""
 
 
 def put_off(job: JobView, *, now_s: float) -> bool:
-    """Return whether somebody put off the start of a job that waits: no requeue did.
+    """Return whether the start of a waiting job was postponed by a user or admin, not by a requeue.
 
     Args:
         job: The job.
@@ -117,7 +117,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChange:
-    """What to change in a job; None leaves a property as it is.
+    """Changes of a job; None leaves a property unchanged.
 
     Attributes:
         gres: New per-node request, e.g. "shard:40", without a version's prefix.
@@ -126,7 +126,7 @@ class JobChange:
         admin_comment: New AdminComment.
         nice: New nice value; a negative one raises the priority.
         start_now: Clear a start time in the future, such as the delay after a requeue.
-        start_in_s: Start no earlier than in so many seconds.
+        start_in_s: Seconds before which it must not start.
     """
 
     gres: str | None = None
@@ -139,7 +139,7 @@ class JobChange:
 
 
 class SlurmControl(Protocol):
-    """A way to ask and tell Slurm. Every method raises SlurmError if Slurm refuses or does not answer in time."""
+    """Queries and commands to Slurm. Every method raises SlurmError if Slurm refuses or does not answer in time."""
 
     def version(self) -> tuple[int, int, int]:
         """Return Slurm's version, e.g. (22, 5, 8)."""
@@ -150,27 +150,27 @@ class SlurmControl(Protocol):
         ...
 
     def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
-        """Return jobs, of one node and in some states if asked.
+        """Return jobs, optionally of one node and in some states.
 
         Args:
-            node: Only jobs on this node; None takes all.
-            states: Only jobs in these states, in Slurm's words; none takes all.
+            node: Only jobs on this node; None selects all.
+            states: Only jobs in these states, by Slurm's names; none selects all.
         """
         ...
 
     def standing(self, job_id: int) -> Standing | None:
-        """Return where a job stands in the queue, or None if Slurm no longer knows it."""
+        """Return the queue position of a job, or None if Slurm no longer knows it."""
         ...
 
     def standings(self) -> tuple[Standing, ...]:
-        """Return where all jobs stand that wait."""
+        """Return the queue positions of all jobs that wait."""
         ...
 
     def given(self, job_id: int) -> str:
         """Return the GRES that a job really has on each of its nodes, e.g. "shard:3"; "" if it has none now.
 
-        On 22.05 that may be less than what the job is shown to ask for. Where the answer is not certain, it is the
-        least of what it may be.
+        On 22.05 that may be less than the request that Slurm shows. If the answer is not certain, it is the smallest
+        possible one.
         """
         ...
 
@@ -183,11 +183,11 @@ class SlurmControl(Protocol):
         ...
 
     def requeue_delay_s(self) -> int:
-        """Return how long a requeued job must wait at least before it may start again (versions.py)."""
+        """Return the minimum wait of a requeued job before it may start again (versions.py)."""
         ...
 
     def requeue(self, job_id: int) -> None:
-        """Put a running, completing or finished batch job back into the queue; already pending is success."""
+        """Requeue a running, completing or finished batch job; already pending is success."""
         ...
 
     def update(self, job_id: int, change: JobChange) -> None:
@@ -195,6 +195,6 @@ class SlurmControl(Protocol):
 
         Args:
             job_id: The job.
-            change: What to change; fields that are None stay.
+            change: The changes; fields that are None stay.
         """
         ...

@@ -1,4 +1,4 @@
-"""The environment that Slurm's programs run in when we start them: nothing of a user's, and one language."""
+"""Environment of Slurm's programs when RAD starts them: no variables of users, and a fixed locale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from slurm_plugin.core.process.run import SYSTEM_PATH
 
 
 def slurm_environment(slurm_conf: Path | str | None) -> dict[str, str]:
-    """Return all variables of a program of Slurm's.
+    """Return all environment variables for one of Slurm's programs.
 
     Args:
         slurm_conf: Path for SLURM_CONF; None or "" lets the program find slurm.conf.

@@ -1,4 +1,4 @@
-"""How scontrol must be told of one job, by what squeue says of its place in an array or a heterogeneous job."""
+"""Names by which scontrol finds one job, from squeue's record of its place in an array or a heterogeneous job."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _TASKS = re.compile(r"[0-9]{1,10}(?:[-:,][0-9]{1,10})*")
 
 
 def exact_name(row: Mapping[str, str]) -> str:
-    """Return what scontrol takes for this job alone, by scontrol(1), "job_list".
+    """Return the name of this job alone for scontrol, by scontrol(1), "job_list".
 
     Raises:
-        SlurmError: The row holds something else than ids.
+        SlurmError: The row has something other than ids.
 
     >>> exact_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A"})
     '7'
@@ -42,7 +42,7 @@ def exact_name(row: Mapping[str, str]) -> str:
 
 
 def shown_name(row: Mapping[str, str]) -> str:
-    """Return what `scontrol show job` takes to show this job alone; a heterogeneous job's id shows all components.
+    """Return the name by which `scontrol show job` shows only this job; a heterogeneous job's id shows all components.
 
     >>> shown_name({"JobID": "7", "ArrayJobID": "7", "ArrayTaskID": "N/A", "HetJobID": "7", "HetJobOffset": "0"})
     '7+0'
@@ -52,7 +52,7 @@ def shown_name(row: Mapping[str, str]) -> str:
 
 
 def requeued_name(row: Mapping[str, str]) -> str:
-    """Return what `scontrol requeue` takes: a heterogeneous job goes back as a whole, by the id of the first component.
+    """Return the name for `scontrol requeue`: a heterogeneous job is requeued as a whole, by its first component's id.
 
     >>> requeued_name({"JobID": "8", "ArrayJobID": "8", "ArrayTaskID": "N/A", "HetJobID": "7", "HetJobOffset": "1"})
     '7'
@@ -62,7 +62,7 @@ def requeued_name(row: Mapping[str, str]) -> str:
 
 
 def asked_by(name: str) -> str:
-    """Return what squeue takes for all that scontrol finds by a name; squeue reads no lists of tasks (22.05.8).
+    """Return squeue's name for all that scontrol finds by a name; squeue accepts no lists of tasks (22.05.8).
 
     >>> asked_by("7_[4-9:2]"), asked_by("7_3")
     ('7', '7_3')
@@ -71,12 +71,12 @@ def asked_by(name: str) -> str:
 
 
 def check_found(name: str, row: Mapping[str, str], found: Sequence[Mapping[str, str]]) -> None:
-    """Check that a name finds this job, and nothing that is not its owner's or not of its array or components.
+    """Check that a name finds this job, and nothing of another user or outside its array or components.
 
     Args:
-        name: What scontrol is to be told.
-        row: What squeue says of the job.
-        found: What squeue says of all that it finds by the name.
+        name: The name for scontrol.
+        row: squeue's record of the job.
+        found: squeue's records of all that it finds by the name.
 
     Raises:
         SlurmError: It finds anything else.
@@ -89,7 +89,7 @@ def check_found(name: str, row: Mapping[str, str], found: Sequence[Mapping[str, 
 
 
 def _whole(row: Mapping[str, str]) -> dict[str, str | None]:
-    """Return what all components of a heterogeneous job, or all tasks of an array, have in common."""
+    """Return the fields common to all components of a heterogeneous job, or all tasks of an array."""
     return {key: row.get(key) for key in ("UserID", "HetJobID" if _component(row) else "ArrayJobID")}
 
 

@@ -1,6 +1,6 @@
-"""What keeps a whole cluster from sharing GPUs: one line for each, as radd logs it.
+"""Find obstacles that prevent a whole cluster from sharing GPUs: one line for each, as radd logs it.
 
-`rad doctor` says the same, with the fix; what is meant here is that no job is harmed until somebody reads that.
+`rad doctor` reports the same, with the fix; the purpose here is that no job is harmed until an admin reads that.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from slurm_plugin.slurm.versions import NEWEST, OLDEST, Version, known, release_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """One of them.
+    """One obstacle.
 
     Attributes:
         text: A line for the log.
-        leave_jobs: Whether every job must be left as it was submitted: what we would ask for, Slurm would refuse.
+        leave_jobs: Whether every job must pass through unchanged: Slurm would refuse RAD's requests.
     """
 
     text: str
@@ -31,11 +31,11 @@ def obstacles(
     node_gres: Sequence[str] = (),
     types: Sequence[str] = (),
 ) -> tuple[Obstacle, ...]:
-    """Return what is in the way.
+    """Return the obstacles.
 
     Args:
         version: The running version.
-        settings: slurm.conf, names in lower case; empty where it cannot be read, which is no obstacle.
+        settings: slurm.conf, names in lower case; empty if it cannot be read, which is no obstacle.
         node_gres: `Gres=` of its NodeName lines, in lower case.
         types: Types of GPUs that rad.toml has tables for.
     """
@@ -51,7 +51,7 @@ def obstacles(
         found.append(Obstacle(text=f"slurm.conf: {reason}: every job is left as it is", leave_jobs=True))
     for kind in types:
         if node_gres and not any(f"shard:{kind.lower()}:" in gres for gres in node_gres):
-            # Slurm gives shard:h200:5 all the same, and then refuses the job's own srun (22.05.8 and 24.11.5).
+            # Slurm allocates shard:h200:5 anyway, and then refuses the job's own srun (22.05.8 and 24.11.5).
             text = (
                 f"slurm.conf: no NodeName line has shard:{kind} in its Gres, as rad.toml's gpus.{kind} needs"
             )

@@ -1,11 +1,11 @@
 """Slurm through pyslurm, where a pyslurm made for the running Slurm is installed.
 
-pyslurm's release must be that of Slurm (25.11.x for Slurm 25.11). Two things decide where it may be used:
+pyslurm's release must be that of Slurm (25.11.x for Slurm 25.11). Two facts decide where it may be used:
 
 - Importing it reads slurm.conf, and where there is none libslurm ends the process. So it is imported when the object
-  is made, never at import of this module, and only daemons and `rad` use it; hooks use Slurm's commands.
-- Its calls block inside libslurm without a time limit of ours; slurmctld's MessageTimeout (10 s by default) bounds
-  them.
+  is created, never at import of this module, and only daemons and `rad` use it; hooks use Slurm's commands.
+- Its calls block inside libslurm, where RAD cannot limit their time; slurmctld's MessageTimeout (10 s by default)
+  bounds them.
 
 Source: pyslurm 25.11 API reference; behaviour checked against a running 26.05.
 """
@@ -45,7 +45,7 @@ class PyslurmControl:
             raise SlurmError(
                 f"{conf}: not there, and pyslurm ends the process without it; set paths.slurm_conf"
             )
-        # libslurm has no other way to be told.
+        # libslurm accepts the path in no other way.
         os.environ["SLURM_CONF"] = str(conf)
         try:
             import pyslurm  # type: ignore[import-not-found,unused-ignore]
@@ -65,7 +65,7 @@ class PyslurmControl:
         """Return a job, or None if Slurm no longer knows it."""
         try:
             return _job_view(self._pyslurm.Job.load(job_id))
-        except UnicodeDecodeError:  # some text of its owner is no UTF-8
+        except UnicodeDecodeError:  # some text of its user is not UTF-8
             return self._commands.job(job_id)
         except self._pyslurm.RPCError as exc:
             if exc.errno == _UNKNOWN_JOB:
@@ -73,27 +73,27 @@ class PyslurmControl:
             raise SlurmError(f"job {job_id}: {exc}") from exc
 
     def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
-        """Return jobs, of one node and in some states if asked.
+        """Return jobs, optionally of one node and in some states.
 
         Args:
-            node: Only jobs on this node; None takes all.
-            states: Only jobs in these states, in Slurm's words; none takes all.
+            node: Only jobs on this node; None selects all.
+            states: Only jobs in these states, by Slurm's names; none selects all.
         """
         try:
             jobs = self._ask(self._pyslurm.Jobs.load).values()
             if node is not None:
                 jobs = [job for job in jobs if node in self._hosts(job)]
             views = [_job_view(job) for job in jobs]
-        except UnicodeDecodeError:  # some text of a user is no UTF-8
+        except UnicodeDecodeError:  # some text of a user is not UTF-8
             return self._commands.jobs(node=node, states=states)
         return tuple(view for view in views if not states or view.state in states)
 
     def standing(self, job_id: int) -> Standing | None:
-        """Return where a job stands in the queue; by Slurm's command: pyslurm does not tell of ages."""
+        """Return the queue position of a job; by Slurm's command: pyslurm does not report ages."""
         return self._commands.standing(job_id)
 
     def standings(self) -> tuple[Standing, ...]:
-        """Return where all jobs stand that wait, by the same."""
+        """Return the queue positions of all jobs that wait; by the same command."""
         return self._commands.standings()
 
     def given(self, job_id: int) -> str:
@@ -115,15 +115,15 @@ class PyslurmControl:
         )
 
     def config(self) -> dict[str, str]:
-        """Return the running configuration; by Slurm's command: pyslurm has names and lists of its own for it."""
+        """Return the running configuration; by Slurm's command: pyslurm uses different names and lists for it."""
         return self._commands.config()
 
     def requeue_delay_s(self) -> int:
-        """Return how long a requeued job must wait at least, by the slurm.conf of this machine."""
+        """Return the minimum wait of a requeued job, by the slurm.conf of this machine."""
         return self._commands.requeue_delay_s()
 
     def requeue(self, job_id: int) -> None:
-        """Put a job back into the queue; already pending is success."""
+        """Requeue a job; already pending is success."""
         if self._is_task(job_id):
             self._commands.requeue(job_id)
             return
@@ -138,7 +138,7 @@ class PyslurmControl:
 
         Args:
             job_id: The job.
-            change: What to change; fields that are None stay.
+            change: The changes; fields that are None stay.
         """
         if self._is_task(job_id) or change.per_task is not None:
             self._commands.update(job_id, change)
@@ -156,7 +156,7 @@ class PyslurmControl:
         self._ask(lambda: self._pyslurm.Job(job_id).modify(description))
 
     def _is_task(self, job_id: int) -> bool:
-        """Return whether a job is part of an array, whose own id pyslurm's calls cannot tell from its last task's."""
+        """Return whether a job is part of an array: pyslurm cannot distinguish its id from that of its last task."""
         return self._commands.exact(job_id) != str(job_id)
 
     def _ask(self, call: Callable[[], T]) -> T:

@@ -1,7 +1,7 @@
-"""When Slurm ends a job, and what speaks against a later end.
+"""When Slurm ends a job, and what prevents a later end.
 
-Slurm takes a longer limit from root without a look at the partition's own, at reservations, or at the MaxWall of QOS
-and associations (seen on 22.05.8), so all of them are asked for here.
+Slurm accepts a longer limit from root without checking the partition's limit, reservations, or the MaxWall of QOS and
+associations (seen on 22.05.8), so all of them are checked here.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class JobEnd:
 
     Attributes:
         limit_s: Its time limit.
-        end_s: When that is over, seconds since the epoch.
+        end_s: When that limit is reached, seconds since the epoch.
         partition: Its partition.
-        qos: Its QOS; "" without accounts, as the next two.
+        qos: Its QOS; "" without accounting, like the next two.
         account: Its account.
-        user: Its owner.
+        user: Its user.
     """
 
     limit_s: float
@@ -82,7 +82,7 @@ class TimeLimits:
         return None
 
     def waiting(self, job_ids: Collection[int]) -> dict[int, float]:
-        """Return the limits of those jobs that wait; one without a limit is left out."""
+        """Return the limits of the waiting ones of these jobs; a job without a limit is left out."""
         columns, ids = _COLUMNS[:3], ",".join(map(str, job_ids))
         try:
             content = self._slurm.columns("squeue", columns, "-a", "-t", "PENDING", "-j", ids)
@@ -98,7 +98,7 @@ class TimeLimits:
         """Return by how much a job's end may move.
 
         Args:
-            end: Its end as it is.
+            end: Its present end.
             node: Where it runs.
             now_s: Seconds since the epoch.
         """
@@ -115,16 +115,16 @@ class TimeLimits:
 
         Args:
             job_id: The job.
-            minutes: By how much.
+            minutes: Minutes to add.
         """
         self._update(job_id, f"+{minutes}")
 
     def set(self, job_id: int, minutes: int) -> None:
-        """Give a job another limit.
+        """Set a job's limit.
 
         Args:
             job_id: The job.
-            minutes: The limit.
+            minutes: The new limit.
         """
         self._update(job_id, f"{minutes}")
 
@@ -165,12 +165,12 @@ class TimeLimits:
 
 
 def parse_wall_s(text: str, *, user: str) -> float:
-    r"""Return the least MaxWall that `scontrol show assoc_mgr` prints of QOS and one user; infinite if there is none.
+    r"""Return the least MaxWall in `scontrol show assoc_mgr` for the QOS and one user; infinite if there is none.
 
-    An account's own limit stands in its users' records too, unless theirs is another.
+    An account's limit is also in its users' records, unless they have a different one.
 
     Args:
-        text: What it printed.
+        text: Its output.
         user: Name of the user.
 
     >>> parse_wall_s("ClusterName=c UserName=bob(5) ID=4\n MaxWallPJ=30\nQOS=normal(1)\n MaxWallPJ=", user="bob")

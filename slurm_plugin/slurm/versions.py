@@ -1,22 +1,22 @@
-"""The one table of what differs between Slurm versions, as far as we touch it.
+"""The table of differences between Slurm versions that concern RAD.
 
-What the code decides by:
+Differences that the code depends on:
 
 | difference | 22.05 | 23.02 | 23.11.5 on | 25.11 on | 26.05 |
 |---|---|---|---|---|---|
 | prefix of TresPerNode in `scontrol update` | gres: | gres: | gres/ | gres/ | gres/ |
-| a requeued shard job may ask for gpu:1 | shown, not done | not tried | yes | yes | yes |
+| a requeued shard job may request gpu:1 | shown, not done | not tried | yes | yes | yes |
 | Slurm itself keeps gpu and shard apart on a GPU without type or cores | no | no | yes | yes | yes |
 | `SelectTypeParameters=LL_SHARED_GRES` | no | no | yes | yes | yes |
 | several lines of `Prolog=` and `Epilog=` (on 24.11; between it and 22.05 not tried) | last | last | last | all | all |
 | starts planned for whole GPUs count shards in use, and vice versa | yes | not tried | no (24.11) | not tried | yes |
 | `MULTIPLE_SHARING_GRES_PJ`: shards of one job on several GPUs, one task's on one | no | no | yes | yes | yes |
 | shards start in a reservation of GPUs (whole nodes: all) | has none | not tried | yes (24.11) | not tried | no |
-| a requeued job gets a Prolog of its own only after | cred_expire | at once | at once | at once | at once |
+| a requeued job gets a new Prolog only after | cred_expire | at once | at once | at once | at once |
 | a restarted slurmctld refuses shards until its first node has come | yes | not tried | no | no | no |
-| credential revoked: back within a second of its last run's end a job fails; it waits | 3 s | 3 s | 3 s | 3 s | 3 s |
+| credential revoked: a job back within a second of its last run's end fails; it waits | 3 s | 3 s | 3 s | 3 s | 3 s |
 
-What it is made not to depend on:
+Differences that the code avoids depending on:
 
 | difference | 22.05 | 23.02 | 23.11.5 on | 25.11 on | 26.05 |
 |---|---|---|---|---|---|
@@ -25,11 +25,11 @@ What it is made not to depend on:
 | SLURM_JOB_EXTRA in hooks | no | yes | yes | yes | yes |
 | `--json` of squeue, sinfo and scontrol is complete and stable | no | no | yes | yes | yes |
 | `SchedulerParameters=requeue_delay` | no | no | no | yes | yes |
-| MaxBatchRequeue holds a job that Slurm requeued so often (`scontrol` does not count) | no | 5 | 5 | 5 | 5 |
+| MaxBatchRequeue holds a job that Slurm requeued this often (`scontrol` does not count) | no | 5 | 5 | 5 | 5 |
 
-Each row is asked of a running Slurm by tests/cluster/test_version_table.py, the third by test_confined.py, that of
+Each row is tested on a running Slurm by tests/cluster/test_version_table.py, the third by test_confined.py, that of
 a restarted slurmctld by test_controller_restarts.py, that of backfill's plans by test_plans.py. Source:
-release notes and source at the release tags; 22.05.8, 24.11.5 and 26.05.5 were tried. "not tried" counts as the older
+release notes and source at the release tags; 22.05.8, 24.11.5 and 26.05.5 were tested. "not tried" counts as the older
 behaviour.
 """
 
@@ -53,16 +53,17 @@ class Traits:
     """How one version behaves.
 
     Attributes:
-        gres_prefix: What `scontrol update TresPerNode=` wants before a GRES.
+        gres_prefix: Prefix of a GRES in `scontrol update TresPerNode=`.
         gpu_after_requeue: A requeued shard job really gets the gpu:1 that it was changed to.
-        keeps_gpu_and_shard_apart: Slurm never gives a GPU with shards in use away as a whole. Where it is False, GPUs
-            with a type in gres.conf and slurm.conf are kept apart until a job that shares them ends.
-        plans_by_kind: A job that waits for GPUs of its own has its start planned as if no shards were in use, one that
-            waits for shards as if nobody had GPUs of his own: for now, and until then nobody else starts on that node.
+        keeps_gpu_and_shard_apart: Slurm never allocates a GPU with shards in use as a whole. If it is False, GPUs with
+            a type in gres.conf and slurm.conf are kept apart until a job that shares them ends.
+        plans_by_kind: The start of a job that waits for whole GPUs is planned as if no shards were in use, that of one
+            that waits for shards as if no job had whole GPUs: for now, and until it starts no other job starts on that
+            node.
         spreads_shards: LL_SHARED_GRES exists.
-        reserves_shards: In a reservation of GPUs or shards a job that asks for shards starts.
-        forgets_shards: A slurmctld that was started again refuses requests for shards until its first node has come.
-        joins_hooks: Of several lines of Prolog= or Epilog= all count; else the last.
+        reserves_shards: In a reservation of GPUs or shards a job that requests shards starts.
+        forgets_shards: A restarted slurmctld refuses requests for shards until its first node has registered.
+        joins_hooks: Of several lines of Prolog= or Epilog= all count; otherwise the last.
     """
 
     gres_prefix: str
@@ -76,7 +77,7 @@ class Traits:
 
 
 def traits(version: Version) -> Traits:
-    """Return how a version behaves; one outside the table is taken for its nearest neighbour in it."""
+    """Return how a version behaves; a version outside the table counts as the nearest one in it."""
     since_23_11 = version >= (23, 11, 0)
     fixed_23_11 = version >= (23, 11, 5)
     return Traits(
@@ -92,15 +93,15 @@ def traits(version: Version) -> Traits:
 
 
 AFTER_REVOCATION_S = 3
-"""Into the next second, with room for a node whose clock differs by one and for the controller's repeated kill."""
+"""Into the next second, with margin for a node's clock that differs by one and for the controller's repeated kill."""
 
 
 def requeue_delay_s(version: Version, auth_info: str) -> int:
-    """Return how long a requeued job must wait at least, so that its node runs a Prolog for it again.
+    """Return the minimum wait of a requeued job, so that its node runs a Prolog for it again.
 
-    slurmd 22.05 runs a job's Prolog when it does not know the job id yet, and forgets one cred_expire seconds after
-    the job's end. A job that is back earlier is to be forgotten at once, but not if anything was forgotten within the
-    last two seconds (src/common/slurm_cred.c, _clear_expired_job_states): on a busy node it starts with no Prolog.
+    slurmd 22.05 runs a job's Prolog if it does not know the job id, and forgets an id cred_expire seconds after the
+    job's end. The id of a job that is back earlier should be forgotten at once, but is not if any was forgotten within
+    the last two seconds (src/common/slurm_cred.c, _clear_expired_job_states): on a busy node it starts without Prolog.
 
     On every version, a job that is back within the second in which its last run was ended is refused by its node
     ("Job credential revoked") and fails: revocation and the new credential are compared in whole seconds. Seen on
@@ -108,7 +109,7 @@ def requeue_delay_s(version: Version, auth_info: str) -> int:
 
     Args:
         version: The running version.
-        auth_info: AuthInfo of slurm.conf, where cred_expire stands if it is not Slurm's default of 120.
+        auth_info: AuthInfo of slurm.conf, which has cred_expire if it is not Slurm's default of 120.
 
     >>> requeue_delay_s((22, 5, 8), "(null)"), requeue_delay_s((22, 5, 8), "socket=/s,cred_expire=15")
     (123, 18)
@@ -140,10 +141,10 @@ def written(version: Version) -> str:
 
 
 def release(text: str) -> Version:
-    """Return the version that a user names; of a release alone its last one.
+    """Return the version that a user names; for a release its last version.
 
     Raises:
-        ValueError: It is none that the table covers.
+        ValueError: The table does not cover it.
 
     >>> release("22.05.8"), release("24.11")
     ((22, 5, 8), (24, 11, 99))
@@ -163,16 +164,16 @@ def known(version: Version) -> bool:
 
 
 SPREADING = "MULTIPLE_SHARING_GRES_PJ"
-"""Of SelectTypeParameters (slurm.conf(5)). Shards asked for by node may then be split, too; those of a task never."""
+"""Value of SelectTypeParameters (slurm.conf(5)). Shards requested by node may be split then, those of a task never."""
 
 
 def shards_spread(version: Version, select_parameters: str, node_gres: Sequence[str]) -> int:
     """Return on how many GPUs of one node the shards of one job may lie; 0 where Slurm keeps them on one GPU.
 
     Args:
-        version: Of Slurm here.
+        version: Version of Slurm here.
         select_parameters: SelectTypeParameters of slurm.conf.
-        node_gres: `Gres=` of its nodes. The smallest of those with shards says how many GPUs a job finds on any.
+        node_gres: `Gres=` of its nodes. The smallest of those with shards gives the number of GPUs that any node has.
 
     >>> shards_spread((24, 11, 5), "CR_Core,MULTIPLE_SHARING_GRES_PJ", ["gpu:a100:4,shard:160", "gpu:8,shard:64"])
     4
@@ -187,11 +188,11 @@ def shards_spread(version: Version, select_parameters: str, node_gres: Sequence[
 
 
 def whole_as_gpu(settings: PartitionConfig, version: Version) -> bool:
-    """Return whether a GPU of one's own is asked for as gpu:1, where that holds, and not as all of its shards.
+    """Return whether a whole GPU is requested as gpu:1, where that is exclusive, and not as all of its shards.
 
     Args:
         settings: The partition's settings.
-        version: Of Slurm here.
+        version: Version of Slurm here.
     """
     form = settings.exclusive_form
     return form == "gpu" or (form == "auto" and traits(version).gpu_after_requeue)

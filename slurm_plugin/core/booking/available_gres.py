@@ -1,6 +1,6 @@
-"""How part of a GPU, or a whole one, is asked of Slurm, in a partition with GPUs of one type or of several.
+"""How part of a GPU, or a whole one, is requested from Slurm, in a partition with one or several types of GPU.
 
-Shards can have the type of the GPU whose device they share: `shard:a100:5` is given on an a100 alone. slurm.conf
+Shards can have the type of the GPU whose device they share: `shard:a100:5` is allocated on an a100 only. slurm.conf
 must name the type at its nodes' shards, or the job's own srun fails (seen on 22.05.8 and 24.11.5).
 """
 
@@ -15,22 +15,22 @@ from slurm_plugin.core.records.submission import GresItem
 
 
 def type_of(partition: PartitionConfig, asked: Iterable[GresItem]) -> str:
-    """Return the type of GPU that a request names, where rad.toml has a table for it; "" if any serves.
+    """Return the type of GPU that a request names, where rad.toml has a table for it; "" if any type will do.
 
     Args:
         partition: The partition's settings.
-        asked: What the job asks for.
+        asked: The GRES that the job requests.
     """
     named = {item.type for item in asked if item.name in ("gpu", "shard") and item.type}
     return min(named) if len(named) == 1 and min(named) in partition.gpus else ""
 
 
 def gpus_for(partition: PartitionConfig | None, asked: Iterable[GresItem]) -> tuple[GpuType, ...]:
-    """Return what rad.toml says of each type of GPU that a request may be given; nothing of one without a table.
+    """Return the settings in rad.toml of each type of GPU that a request may get; none for a type without a table.
 
     Args:
         partition: The partition's settings.
-        asked: What the job asks for.
+        asked: The GRES that the job requests.
     """
     if partition is None:
         return (GpuType(),)
@@ -42,14 +42,14 @@ def gpus_for(partition: PartitionConfig | None, asked: Iterable[GresItem]) -> tu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What a job of a partition may ask Slurm for.
+    """GRES that a job of a partition may request from Slurm.
 
     Attributes:
         partition: The partition's settings; for a job that names a type, those for GPUs of this type alone.
-        type: The type that the job names, where rad.toml has a table for it; "" if any GPU serves.
-        whole_as_gpu: A GPU of one's own is asked for by `gpu:1` and not by all shards of a GPU.
-        spread: On so many GPUs of one node may the shards of one job lie; 0 where Slurm keeps them on one GPU.
-        guarded: rad-monitor ends what holds more than it may.
+        type: The type that the job names, where rad.toml has a table for it; "" if any GPU will do.
+        whole_as_gpu: A whole GPU is requested as `gpu:1` and not as all shards of a GPU.
+        spread: Maximum number of GPUs of one node for the shards of one job; 0 where Slurm keeps them on one GPU.
+        guarded: rad-monitor stops jobs that use more than they may.
     """
 
     partition: PartitionConfig
@@ -68,14 +68,14 @@ class Offer:
         spread: int = 0,
         guarded: bool = True,
     ) -> Offer:
-        """Return the offer for a request.
+        """Return the available GRES for a request.
 
         Args:
             partition: The partition's settings.
-            asked: What the job asks for.
-            whole_as_gpu: A GPU of one's own is asked for by `gpu:1`.
-            spread: On so many GPUs of one node may the shards of one job lie.
-            guarded: Whether rad-monitor may end jobs.
+            asked: The GRES that the job requests.
+            whole_as_gpu: A whole GPU is requested as `gpu:1`.
+            spread: Maximum number of GPUs of one node for the shards of one job.
+            guarded: Whether rad-monitor may stop jobs.
         """
         kind = type_of(partition, asked)
         settings = partition.of_type(kind)
@@ -83,24 +83,24 @@ class Offer:
         return cls(partition=settings, type=kind, whole_as_gpu=whole_as_gpu, spread=spread, guarded=held)
 
     def share(self, shards: int) -> str:
-        """Return the request for so many shards of one GPU."""
+        """Return the request for a number of shards of one GPU."""
         return _request("shard", self.type, shards)
 
     def whole(self, need_bytes: int | None, *, rerun: bool = False) -> str:
-        """Return the request for a GPU of one's own that is not too small.
+        """Return the request for a whole GPU that is large enough.
 
-        Where all GPUs are alike, or `gpu:1` is asked for and all are large enough, any serves. Else it is the smallest
-        type that is large enough, by its name: all shards of one type are only a part of another.
+        If all GPUs are alike, or `gpu:1` is requested and all are large enough, any will do. Otherwise the smallest
+        type that is large enough is requested by name: all shards of one type are only a part of another.
 
         Args:
-            need_bytes: What the job needs; None if that is not known, so that nothing speaks against any GPU.
-            rerun: The job has shards already. Slurm 22.05 then takes a type only where they had one; without it the job
-                gets as much as the smallest large enough GPU has.
+            need_bytes: What the job needs; None if that is unknown, so that no GPU is excluded.
+            rerun: The job has shards already. Slurm 22.05 then accepts a type only if they had one; without it the job
+                gets as much as the smallest GPU that is large enough has.
         """
         sizes = self.partition.sizes
         fitting = [size for size in sizes if size.capacity_bytes >= (need_bytes or 0)] or list(sizes[-1:])
         alike = sizes[0].shards == sizes[-1].shards
-        # What has no name cannot be asked for, unless all are alike.
+        # A type without a name cannot be requested, unless all are alike.
         least = next((size for size in fitting if size.type or alike), fitting[-1])
         if self.whole_as_gpu and len(fitting) == len(sizes):
             return _request("gpu", self.type, 1)

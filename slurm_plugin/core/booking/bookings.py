@@ -1,4 +1,4 @@
-"""What a job books, as the policy decides it: whose size it is, for how many processes, on what."""
+"""Bookings of jobs: origin of the size, number of processes, part of a GPU or whole GPUs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from slurm_plugin.core.records.submission import (
 
 
 def gpus_of(request: JobRequest) -> int:
-    """Return the GPUs of a one-node job, in whichever way they were asked for; 0 if it asks for none.
+    """Return the number of GPUs of a one-node job, in whichever way they were requested; 0 if it requests none.
 
     Args:
-        request: What the user asked for.
+        request: The user's request.
     """
     return max(
         count_of(request.gres, "gpu"),
@@ -32,8 +32,8 @@ def processes_of(request: JobRequest, claims: Claims, gpus: int = 1) -> int:
     """Return how many processes share one GPU.
 
     Args:
-        request: What the user asked for.
-        claims: What the user says about the job.
+        request: The user's request.
+        claims: The user's directives.
         gpus: GPUs of the job, over which its processes are spread.
     """
     return -(-max(request.tasks or 1, claims.gpus or 1) // max(gpus, 1))
@@ -45,9 +45,9 @@ def shared(
     """Return the booking of part of one GPU.
 
     Args:
-        booked_bytes: Of its memory.
-        request: What the user asked for.
-        claims: What the user says about the job.
+        booked_bytes: Booked memory of that GPU.
+        request: The user's request.
+        claims: The user's directives.
         estimate: The need of one process; None if it is unknown.
     """
     booking = replace(whole(1, request, claims, estimate), kind="shared", memory_bytes=booked_bytes)
@@ -57,12 +57,12 @@ def shared(
 
 
 def whole(gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate | None) -> Booking:
-    """Return the booking of GPUs of its own.
+    """Return the booking of exclusive GPUs.
 
     Args:
-        gpus: On each node.
-        request: What the user asked for.
-        claims: What the user says about the job.
+        gpus: Number on each node.
+        request: The user's request.
+        claims: The user's directives.
         estimate: The need of one process; None if it is unknown.
     """
     processes = processes_of(request, claims, gpus)
@@ -80,17 +80,17 @@ def whole(gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstima
 
 
 def _basis(estimate: MemoryEstimate | None) -> BookingBasis:
-    """Return who is answerable if the need turns out larger."""
+    """Return the origin of the size, which decides how a job that needs more is treated."""
     if estimate is None or estimate.source == "stated":
         return "asked"
     return "history" if estimate.source == "history" else "estimate"
 
 
 def by_hand(booking: Booking) -> Booking:
-    """Return the booking of a size that the user chose, whatever we would have said."""
+    """Return the booking with its size marked as chosen by the user, whatever RAD would have booked."""
     return replace(booking, basis="asked")
 
 
 def spoken(claims: Claims) -> bool:
-    """Return whether the user said anything to us, and so expects an answer."""
+    """Return whether the user gave RAD any directive, and so expects an answer."""
     return claims != Claims()

@@ -1,4 +1,4 @@
-"""How much of an uncertain need is booked: at a chosen confidence, which is a share of jobs or the bound."""
+"""How much of an uncertain need is booked, at a chosen confidence: a share of jobs, or the bound."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from slurm_plugin.core.units import GIB
 
 _BETWEEN = (0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 0.98, 0.99, 0.995)
 SHARES = (LEAST_CONFIDENCE, *_BETWEEN, MOST_CONFIDENCE)
-"""The shares of jobs at which an estimate tells its quantiles; what lies between is rounded up."""
+"""The shares of jobs at which an estimate gives its quantiles; values between are rounded up."""
 
 MOST_SURPRISE = 2.0
-"""A cap is at most so many bookings, whatever the bound: nobody gets much more than he booked."""
+"""A limit is at most this multiple of the booking, whatever the bound: no job gets much more than it booked."""
 
 ESCALATION_MARGIN_BYTES = 5 * GIB
-"""What the thesis adds to observed peak and failed allocation (section 7.2)."""
+"""Margin that the thesis adds to observed peak and failed allocation (section 7.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,9 +23,9 @@ class Size:
     """The size of one process' booking.
 
     Attributes:
-        booked_bytes: What is booked.
-        cap_bytes: What it may hold at most; never less.
-        share: Share of jobs for which the booking is enough; None if nothing tells.
+        booked_bytes: Booked memory.
+        cap_bytes: The limit; never less than the booking.
+        share: Share of jobs for which the booking is large enough; None if unknown.
         by_user: Whether the user chose to book less than the site would.
     """
 
@@ -41,15 +41,15 @@ def size_of(
     site: Confidence,
     user: Confidence | None = None,
 ) -> Size:
-    """Return what a job of this estimate books, and its cap.
+    """Return the booking and the limit of a job with this estimate.
 
-    A user may be safer than the site, and pays for it. One who books less than the site would is capped at what he
-    books: else he would have the same memory for fewer shards.
+    A user may choose a higher confidence than the site, and pays for it. If a user books less than the site would, the
+    limit is the booking: otherwise the job would have the same memory for fewer shards.
 
     Args:
-        estimate: What it is expected to need.
+        estimate: The estimate of the job.
         site: The partition's `confidence`.
-        user: What the user asked for; None if nothing.
+        user: The confidence that the user requested; None if none.
     """
     ours = _at(estimate, site)
     cap_bytes = min(estimate.upper_bytes, int(ours[1] * MOST_SURPRISE))

@@ -1,21 +1,21 @@
-"""What to do with a submission: a pure function of the request, the claims and the estimate.
+"""Decide what to do with a submission: a pure function of the request, the user directives and the estimate.
 
-| the job asks for | it gets |
+| the job requests | it gets |
 |---|---|
-| no GPU; MIG; several nodes; a heterogeneous component; a partition that is not ours | left alone |
-| shards | what it asked for; booked: those shards, or the GPU if they are all of one |
+| no GPU; MIG; several nodes; a heterogeneous component; an unmanaged partition | its request unchanged |
+| shards | its request unchanged; booked: those shards, or the GPU if they are all of one |
 | shards of whole nodes (`--exclusive`) | refused: Slurm would never start it |
-| several GPUs on one node | what it asked for; booked: whole GPUs |
-| the same with `share_multi_gpu`, the need of each process known | shards of as many GPUs, asked for by task |
-| one GPU, by an option or type that shards cannot stand for | what it asked for; booked: a whole GPU |
-| one GPU of whole nodes, or in scrontab | what it asked for; booked: a whole GPU |
-| one GPU, by an srun or salloc that was not rewritten on the login node | what it asked for; booked: a whole GPU |
+| several GPUs on one node | its request unchanged; booked: whole GPUs |
+| the same with `share_multi_gpu`, the need of each process known | shards of as many GPUs, requested by task |
+| one GPU, by an option or type that shards cannot replace | its request unchanged; booked: a whole GPU |
+| one GPU of whole nodes, or in scrontab | its request unchanged; booked: a whole GPU |
+| one GPU, by an srun or salloc that was not rewritten on the login node | its request unchanged; booked: a whole GPU |
 | one GPU, need above one GPU, no `policy=exclusive` | refused, with the number that would fit |
 | one GPU, `policy=exclusive`, or need unknown where that means exclusive | all shards of a GPU (or gpu:1) |
-| one GPU, need known | shards that hold the need at the chosen confidence; the limit is the bound (`confidence.py`) |
+| one GPU, need known | shards for the need at the chosen confidence; the limit is the bound (`confidence.py`) |
 | the same with `compute_overcommit` or `max_slowdown` | the larger of these shards and those of its expected compute |
-| one GPU, need unknown, to be collocated all the same | shards for `free_min_mib` |
-| one GPU of no type, need known, in a partition with `mig = "map"` | the smallest MIG profile that holds it |
+| one GPU, need unknown, collocated by policy | shards for `free_min_mib` |
+| one GPU of no type, need known, in a partition with `mig = "map"` | the smallest MIG profile that is large enough |
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ def decide(
     """Decide what a submission becomes.
 
     Args:
-        request: What the user asked for.
-        claims: What the user says about the job.
+        request: The user's request.
+        claims: The user's directives.
         estimate: The need of one process; None if it is unknown.
         config: rad.toml.
-        whole_as_gpu: Ask for a GPU of one's own by `gpu:1` and not by all shards of a GPU.
-        spread: On so many GPUs of one node may the shards of one job lie; 0 where Slurm keeps them on one GPU.
+        whole_as_gpu: Request a whole GPU as `gpu:1` and not as all shards of a GPU.
+        spread: Maximum number of GPUs of one node for the shards of one job; 0 where Slurm keeps them on one GPU.
 
     Returns:
-        The changes; no fields and no booking if the job is left alone.
+        The changes; no fields and no booking if the job passes through unchanged.
     """
     if config.mode == "off" or not config.features.submit:
         return Rewrite(reason="off")
@@ -167,5 +167,5 @@ def _exclusively(
         need_bytes = processes_of(request, claims) * estimate.estimate_bytes
     gres = offer.whole(need_bytes)
     if offer.whole_as_gpu and gres == offer.whole(None):
-        return rewrite  # any GPU serves, and one is what it asks for
+        return rewrite  # any GPU will do, and one is already requested
     return with_shards(rewrite, request, offer, gres)

@@ -1,9 +1,9 @@
-"""Shards in the place of GPUs: whether a request allows it, and what else of the request must change with it.
+"""Replace GPUs by shards: whether a request allows it, and what else of the request must change.
 
-Shards are asked for by node, or by task. A task's shards lie on one GPU, and with `one-task-per-sharing` those of two
-tasks on two: so a job of k GPUs is told to Slurm as k tasks, and its steps get the tasks that the user asked for back
+Shards are requested by node or by task. A task's shards lie on one GPU, and with `one-task-per-sharing` those of two
+tasks on two: so a job of k GPUs is submitted to Slurm as k tasks, and its steps get the tasks that the user requested
 (prolog/task_prolog.py). Where slurm.conf lets shards lie on several GPUs (MULTIPLE_SHARING_GRES_PJ), a job of one GPU
-asks by task, too: Slurm would split what it asks for by node as soon as no GPU has all of it free.
+requests them by task, too: Slurm would split a request by node as soon as no GPU has all of it free.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ ONE_TASK_PER_GPU = "one-task-per-sharing"
 
 
 def shard_fields(request: JobRequest, gres: str) -> dict[str, str]:
-    """Return the job_desc changes that put shards in the place of one GPU.
+    """Return the job_desc changes that replace one GPU by shards.
 
     `gres` and not `tres_per_node`, because it is the one spelling that every version takes. Options that count by
     GPU are converted and cleared: Slurm refuses them without gres/gpu.
 
     Args:
-        request: What the job asks for: one GPU.
+        request: The job's request: one GPU.
         gres: The shards, as GRES: "shard:12".
     """
     fields = {"gres": f"{request.other_gres},{gres}" if request.other_gres else gres}
@@ -47,14 +47,14 @@ def shard_fields(request: JobRequest, gres: str) -> dict[str, str]:
 
 
 def task_fields(request: JobRequest, gres: str, gpus: int) -> dict[str, str]:
-    """Return the job_desc changes that put shards of so many GPUs of one node in the place of these GPUs.
+    """Return the job_desc changes that replace several GPUs of one node by shards of as many GPUs.
 
     The CPUs stay as many, rounded up to a multiple of the GPUs.
 
     Args:
-        request: What the job asks for: so many GPUs, or shards of one.
+        request: The job's request: that many GPUs, or shards of one.
         gres: The shards of each GPU, as GRES: "shard:12".
-        gpus: On so many GPUs.
+        gpus: Number of GPUs.
     """
     cpus = -(-_cpus(request, gpus) // gpus)
     fields = {"gres": request.other_gres} if request.gres else {}
@@ -82,10 +82,10 @@ def task_fields(request: JobRequest, gres: str, gpus: int) -> dict[str, str]:
 
 
 def asked_tasks(request: JobRequest, gpus: int) -> AskedTasks:
-    """Return the tasks that the steps of a job are to have, where Slurm is told one for each GPU.
+    """Return the tasks that the steps of a job get, where the request to Slurm has one for each GPU.
 
     Args:
-        request: What the user asked for.
+        request: The user's request.
         gpus: GPUs of the job.
     """
     tasks = request.tasks or 1
@@ -97,7 +97,7 @@ def asked_tasks(request: JobRequest, gpus: int) -> AskedTasks:
 
 
 def _cpus(request: JobRequest, gpus: int) -> int:
-    """Return how many CPUs a request is for in all."""
+    """Return the total number of CPUs that a request is for."""
     tasks = request.tasks or 1
     if request.cpus_per_gpu is not None:
         return max(tasks, request.cpus_per_gpu * gpus)
@@ -105,15 +105,15 @@ def _cpus(request: JobRequest, gpus: int) -> int:
 
 
 def cleared_environment(request: JobRequest) -> dict[str, str]:
-    """Return what the job's variables that name GPUs become; "" blanks one."""
+    """Return new values for the job's variables that name GPUs; "" blanks one."""
     return dict.fromkeys(GPU_ENVIRONMENT, "") | {"SLURM_TRES_PER_TASK": request.other_per_task}
 
 
 def gpu_obstacle(request: JobRequest, partition: PartitionConfig) -> str | None:
-    """Return why shards cannot stand for the GPUs of a request; None if they can.
+    """Return why shards cannot replace the GPUs of a request; None if they can.
 
     Args:
-        request: What the job asks for.
+        request: The job's request.
         partition: The partition's settings.
     """
     if request.gpu_only_option is not None:

@@ -23,12 +23,12 @@ GPU_ENVIRONMENT = (
     "SLURM_TRES_BIND",
 )
 """Variables that sbatch puts into a job's environment and an srun inside it reads back as options: one that names GPUs
-would make the step ask for what the job no longer has (sbatch(1), OUTPUT ENVIRONMENT). job_submit can only blank
-them; srun takes that for "not given" except with the CPUS, MEM and BIND ones, so TaskProlog unsets what is blank."""
+would make the step request what the job no longer has (sbatch(1), OUTPUT ENVIRONMENT). job_submit can only blank
+them; srun takes that for "not given" except for the CPUS, MEM and BIND ones, so TaskProlog unsets blank ones."""
 
 GPU_COUNTS = ("SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK")
-"""Those that scripts read, too, as in `torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE`. TaskProlog gives them back
-where cli_filter.lua asks a job's shards for what its steps ask of GPUs (lua/rad_step.lua)."""
+"""Those that scripts read, too, as in `torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE`. TaskProlog restores them
+where cli_filter.lua translates the GPU requests of a job's steps to its shards (lua/rad_step.lua)."""
 
 _PREFIX = re.compile(r"^gres[:/]")
 _SUFFIX = {"K": KIB, "M": MIB, "G": GIB}
@@ -66,11 +66,11 @@ def _item(text: str) -> GresItem:
 
 
 def count_of(items: tuple[GresItem, ...], name: str) -> int:
-    """Return how many of a GRES are asked for in all, whatever the type.
+    """Return how many of a GRES are requested in total, whatever the type.
 
     Args:
-        items: What a request asks for.
-        name: Of the GRES: "gpu", "shard".
+        items: The items of a request.
+        name: Name of the GRES: "gpu", "shard".
     """
     return sum(item.count for item in items if item.name == name)
 

@@ -160,7 +160,7 @@ def other_count(said: int, asked: int) -> str:
     """Report that `#RAD gpus=` and the request differ.
 
     Args:
-        said: `gpus=`.
+        said: Value of `gpus=`.
         asked: GPUs that the job requests from Slurm.
     """
     return f"RAD: #RAD gpus={said} differs from {asked} requested GPUs; the job gets {_whole(asked)}; make them equal"

@@ -1,4 +1,4 @@
-"""A job in a partition with `mig = "map"`: the smallest MIG instance that holds it."""
+"""Jobs in a partition with `mig = "map"`: choose the smallest MIG instance that is large enough."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from slurm_plugin.core.records.submission import (
 def mig_instance(
     request: JobRequest, claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig
 ) -> Rewrite:
-    """Give a job the smallest MIG instance that holds it; whatever else it asks for is its own affair.
+    """Give a job the smallest MIG instance that is large enough; the rest of its request is unchanged.
 
     Args:
-        request: What the user asked for.
-        claims: What the user says about the job.
+        request: The user's request.
+        claims: The user's directives.
         estimate: The need of one process; None if it is unknown.
         partition: Settings of its partition.
     """

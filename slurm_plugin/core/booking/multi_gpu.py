@@ -1,4 +1,4 @@
-"""Jobs of several GPUs of one node: they keep them to themselves, or share each of them (`share_multi_gpu`)."""
+"""Jobs with several GPUs of one node: they get them exclusively, or share each of them (`share_multi_gpu`)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from slurm_plugin.core.records.submission import Claims, JobRequest, MemoryEstim
 def several(
     gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate | None, offer: Offer
 ) -> Rewrite:
-    """Book several GPUs of one node: a part of each where that is possible, else as a whole.
+    """Book several GPUs of one node: a part of each where that is possible, otherwise whole GPUs.
 
     Args:
-        gpus: So many.
-        request: What the user asked for.
-        claims: What the user says about the job.
+        gpus: Number of GPUs.
+        request: The user's request.
+        claims: The user's directives.
         estimate: The need of one process; None if it is unknown.
-        offer: What it may ask for.
+        offer: The GRES that it may request.
     """
     partition = offer.partition
     kept = Rewrite(booking=whole(gpus, request, claims, estimate), reason="multi-gpu")

@@ -1,6 +1,6 @@
-"""The message of the submission hooks as a JobRequest.
+"""Convert the message of the submission hooks to a JobRequest.
 
-Numbers arrive as Slurm keeps them, where the largest values of a type mean "not set" (slurm.h: NO_VAL, INFINITE and
+Numbers arrive as Slurm stores them, where the largest values of a type mean "not set" (slurm.h: NO_VAL, INFINITE and
 their 16- and 64-bit forms).
 """
 
@@ -57,7 +57,7 @@ def request_from(message: Mapping[str, Any]) -> JobRequest:
 
 
 def _tasks(message: Mapping[str, Any]) -> int | None:
-    """Return the tasks of a job; Slurm 24.11 and 26.05 do not count those asked for by node yet, as 22.05 does."""
+    """Return the tasks of a job; Slurm 24.11 and 26.05 do not count those requested by node yet, as 22.05 does."""
     tasks, each = _number(message, "num_tasks"), _number(message, "ntasks_per_node")
     if tasks is not None or each in (None, 0, *_NO_VAL_16):
         return tasks
@@ -76,11 +76,11 @@ def _gpu_only_option(message: Mapping[str, Any]) -> str | None:
     if _number(message, "ntasks_per_gpu") not in (None, 0, *_NO_VAL_16):
         return "--ntasks-per-gpu"
     if message.get("recurs") is True:
-        return "scrontab"  # to run it again after a failure is Slurm's affair: each of its runs is a restart
+        return "scrontab"  # not rerun after a failure: each of its runs is a restart in Slurm
     if message.get("reserves_parts") is True:
         return "--reservation of GPUs"
     if _text(message, "container"):
-        return "--container"  # no cap of ours reaches into an OCI container, and on 22.05 no variable does
+        return "--container"  # no limit of RAD reaches into an OCI container, and on 22.05 no variable does
     return _text(message, "gpu_only_option")
 
 

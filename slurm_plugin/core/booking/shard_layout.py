@@ -1,4 +1,4 @@
-"""How a decision asks Slurm for shards: by node, or by task where they could else lie on several GPUs."""
+"""How a decision requests shards from Slurm: by node, or by task where they could otherwise lie on several GPUs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from slurm_plugin.core.records.submission import JobRequest, Rewrite
 
 
 def with_shards(rewrite: Rewrite, request: JobRequest, offer: Offer, gres: str, gpus: int = 1) -> Rewrite:
-    """Return a decision with the changes of the submission that ask for what it books.
+    """Return a decision with the changes of the submission that request what it books.
 
     Args:
         rewrite: The decision.
-        request: What the user asked for.
-        offer: What it may ask for.
-        gres: What it asks for of each GPU, as GRES: "shard:12".
-        gpus: Of so many GPUs.
+        request: The user's request.
+        offer: The GRES that it may request.
+        gres: The GRES that it requests of each GPU: "shard:12".
+        gpus: Number of GPUs.
     """
     environment = cleared_environment(request)
     by_task = offer.spread > 0 and gres.startswith("shard") and not request.interactive

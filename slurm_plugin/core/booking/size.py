@@ -1,4 +1,4 @@
-"""The size of a job: its memory at the chosen confidence, the shards that stand for its compute, its part of a GPU."""
+"""Size of a job: its memory at the chosen confidence, the shards for its compute, its part of a GPU."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Part:
     """The part of a GPU that a job needs, or of each of its GPUs.
 
     Attributes:
-        need_bytes: At the chosen confidence.
-        fits: Whether it leaves anything of the GPU; else the job needs one alone.
-        booked_bytes: What the shards of its memory hold.
-        cap_bytes: What it may go up to; None if that is what it books.
-        asked: Shards to ask Slurm for, because of its memory or its compute.
+        need_bytes: Need at the chosen confidence.
+        fits: Whether it leaves a part of the GPU free; otherwise the job needs a whole one.
+        booked_bytes: Memory of the shards that its memory needs.
+        cap_bytes: Its limit; None if that is the booking.
+        asked: Shards to request from Slurm, because of its memory or its compute.
         by_user: Whether the user chose to book less than the site would.
-        message: What the user is told.
+        message: Message for the user.
     """
 
     need_bytes: int
@@ -41,7 +41,7 @@ class Part:
     message: str
 
     def of(self, booking: Booking) -> Booking:
-        """Return a booking with this part's cap, and by the user's hand where he chose it."""
+        """Return a booking with this part's limit, marked as the user's choice if it was."""
         return replace(by_hand(booking) if self.by_user else booking, cap_bytes=self.cap_bytes)
 
 
@@ -56,11 +56,11 @@ def part_for(
     """Return the part of a GPU that a job needs.
 
     Args:
-        claims: What the user says about the job.
+        claims: The user's directives.
         estimate: The need of one process; None if it is unknown.
         partition: Settings of its partition.
-        processes: That share the GPU.
-        gpus: GPUs of which it needs such a part.
+        processes: Number that share the GPU.
+        gpus: Number of GPUs of which it needs such a part.
     """
     size = size_for(claims, estimate, partition)
     need_bytes = processes * size.booked_bytes
@@ -93,18 +93,18 @@ def part_for(
 def compute_shards(
     processes: int, estimate: MemoryEstimate | None, partition: PartitionConfig, *, turns: bool = False
 ) -> int:
-    """Return how many shards stand for the compute that a job is expected to take; 0 where only memory counts.
+    """Return the number of shards for the compute that a job is expected to use; 0 where only memory counts.
 
-    A job of unknown activity counts as the placement counts it: else to tell nothing would be the way to the front.
-    What no run has shown yet is taken to wait for data for some of its time, but where the site promises a speed. Never
-    all of a GPU: compute can be shared, and only memory needs a GPU alone.
+    A job of unknown activity counts as in the placement: otherwise hiding it would be an advantage. A job that was not
+    measured in a run yet is assumed to wait for data for some of its time, unless the site promises a speed. Never all
+    shards of a GPU: compute can be shared, and only memory needs a whole GPU.
 
     Args:
-        processes: That share the GPU.
+        processes: Number that share the GPU.
         estimate: The need of one process; None if it is unknown.
         partition: Settings of its partition.
-        turns: Whether it takes turns with its neighbours: it runs outside of their MPS servers. While its kernels run
-            nobody else's do, so the time that they take counts, and not the SMs that they keep busy meanwhile.
+        turns: Whether the job is time-sliced with the others: it runs outside of their MPS servers. While its kernels
+            run no others do, so their run time counts, and not the SMs that they keep busy meanwhile.
     """
     if not partition.packed_activity:
         return 0
@@ -124,7 +124,7 @@ def size_for(claims: Claims, estimate: MemoryEstimate | None, partition: Partiti
     """Return the size of one process.
 
     Args:
-        claims: What the user says about the job.
+        claims: The user's directives.
         estimate: The need of one process; None if it is unknown.
         partition: Settings of its partition.
     """

@@ -1,9 +1,9 @@
 """Task variables for the steps of a job that was submitted with one task for each GPU (booking/gres_request.py).
 
 Slurm's own variables of the batch script follow the job, and srun reads them back as its options. So the script gets
-the tasks that its user asked for, and all of the job's shards for each step, as every step of a job with `--gres=gpu:2`
-has both GPUs. Tried on 24.11.5 and 26.05.5; the second puts the job's shards into SLURM_TRES_PER_TASK as well, and srun
-refuses a step that asks for shards in both ways.
+the tasks that its user requested, and all of the job's shards for each step, as every step of a job with `--gres=gpu:2`
+has both GPUs. Tested on 24.11.5 and 26.05.5; the second puts the job's shards into SLURM_TRES_PER_TASK as well, and
+srun refuses a step that requests shards in both ways.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TASKS = "RAD_TASKS"
 
 
 def told_of(asked: AskedTasks | None) -> dict[str, str]:
-    """Return what the Prolog tells TaskProlog of the tasks; nothing if Slurm was told the user's own.
+    """Return what the Prolog passes to TaskProlog about the tasks; nothing if the request to Slurm has the user's own.
 
     >>> told_of(AskedTasks(tasks=2, cpus=4))
     {'RAD_TASKS': '2 4 0'}
@@ -26,10 +26,10 @@ def told_of(asked: AskedTasks | None) -> dict[str, str]:
 
 
 def script_variables(job: Mapping[str, str], script: Mapping[str, str]) -> dict[str, str | None]:
-    """Return what changes in the environment of a batch script; None takes a variable away.
+    """Return the changes to the environment of a batch script; None removes a variable.
 
     Args:
-        job: What the Prolog left for every task of the job.
+        job: Variables that the Prolog left for every task of the job.
         script: The script's own environment, as slurmstepd made it.
 
     >>> script_variables({"RAD_TASKS": "1 0 0"}, {"SLURM_SHARDS_ON_NODE": "20"})["SLURM_STEP_GRES"]

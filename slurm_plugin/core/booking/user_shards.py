@@ -1,4 +1,4 @@
-"""Jobs that ask for shards of their own choice."""
+"""Jobs that request shards themselves."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def own_shards(
     estimate: MemoryEstimate | None,
     offer: Offer,
 ) -> Rewrite:
-    """Book the shards that a job asked for, or the GPU if they are all of one.
+    """Book the shards that a job requested, or the GPU if they are all of one.
 
     Args:
-        shards: So many.
-        request: What the user asked for.
-        claims: What the user says about the job.
+        shards: Number of shards.
+        request: The user's request.
+        claims: The user's directives.
         estimate: The need of one process; None if it is unknown.
-        offer: What it may ask for.
+        offer: The GRES that it may request.
     """
     if request.whole_nodes:
         return Rewrite(reason="shards of whole nodes", refusal=words.SHARDS_OF_WHOLE_NODES)
@@ -61,13 +61,13 @@ def own_shards(
 
 
 def _gpus_by_task(request: JobRequest, offer: Offer) -> int:
-    """Return on how many GPUs the shards of a user's own tasks may lie; the Prolog asks Slurm where they do."""
+    """Return on how many GPUs a user's own per-task shards may lie; where they do, the Prolog asks Slurm."""
     tasks = request.tasks or 1
     return tasks if count_of(request.gres_per_task, "shard") and 1 < tasks <= offer.spread else 1
 
 
 def _on_one_gpu(rewrite: Rewrite, shards: int, request: JobRequest, offer: Offer) -> Rewrite:
-    """Ask for the same shards by task where Slurm could else give some of each of several GPUs."""
+    """Request the same shards by task where Slurm could otherwise allocate them on several GPUs."""
     if not offer.spread or request.interactive or count_of(request.gres, "shard") != shards:
         return rewrite
     kind = next(item.type for item in request.gres if item.name == "shard")

@@ -1,9 +1,9 @@
-"""What binds a booking to the request that Slurm fulfils, so that neither can be changed without the other.
+"""Bind a booking to the request that Slurm fulfils, so that neither can be changed without the other.
 
-A booking names the partitions of its job and how many shards or GPUs it asks for. A change of the request marks the
-booking as changed (`slurm_job_modify`). The Prolog compares what it is told for nothing: the partition and the number
-of GPUs. Where that does not agree, or the request was changed, it asks Slurm what was given, and that counts. Shards
-are compared once more by TaskProlog, to which Slurm tells their number.
+A booking names the partitions of its job and how many shards or GPUs it requests. A change of the request marks the
+booking as changed (`slurm_job_modify`). The Prolog compares the partition and the number of GPUs, which Slurm passes to
+it at no cost. If they differ, or the request was changed, it asks Slurm for the allocation, and that counts. TaskProlog
+compares the shards once more, since Slurm passes it their number.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.records.submission import Booking, GresItem, JobRequest, Rewrite
 
 MOST_PARTITIONS = 8
-"""A job that names more is left as it was submitted: their marks would not leave room in the comment."""
+"""A job that names more passes through unchanged: their marks would not fit into the comment."""
 
 
 def partition_mark(name: str) -> str:
-    """Return what stands for a partition in a stamp, whatever its name is made of.
+    """Return the mark of a partition in a signed booking, whatever characters its name has.
 
     >>> partition_mark("gpu")
     'e3c5ba51'
@@ -28,11 +28,11 @@ def partition_mark(name: str) -> str:
 
 
 def bound(rewrite: Rewrite, request: JobRequest, default_partition: str) -> Rewrite:
-    """Return a decision whose booking says what the job asks Slurm for, and where.
+    """Return a decision whose booking records what the job requests from Slurm, and in which partitions.
 
     Args:
         rewrite: The decision.
-        request: What was asked for before it.
+        request: The request before the decision.
         default_partition: The partition of a job that names none.
     """
     if rewrite.booking is None:
@@ -52,7 +52,7 @@ def bound(rewrite: Rewrite, request: JobRequest, default_partition: str) -> Rewr
 
 
 def _shards(rewrite: Rewrite, gpus: int, request: JobRequest) -> int:
-    """Return how many shards a job asks for on each node."""
+    """Return how many shards a job requests on each node."""
     if rewrite.each_gpu:
         return gpus * count_of(parse_gres(rewrite.each_gpu), "shard")
     items = parse_gres(rewrite.fields["gres"]) if "gres" in rewrite.fields else request.asked
@@ -60,7 +60,7 @@ def _shards(rewrite: Rewrite, gpus: int, request: JobRequest) -> int:
 
 
 def _plain(request: JobRequest) -> bool:
-    """Return whether a request says by itself what Slurm gives: one spelling, and no shards by task or socket."""
+    """Return whether a request alone shows what Slurm allocates: one spelling, and no shards by task or socket."""
     spellings = (request.gres, request.gres_per_job, request.gres_per_task, request.gres_per_socket)
     used = [each for each in spellings if count_of(each, "gpu") or count_of(each, "shard")]
     counted = (*request.gres_per_task, *request.gres_per_socket)
@@ -68,12 +68,12 @@ def _plain(request: JobRequest) -> bool:
 
 
 def doubt_about(booking: Booking, *, partition: str, seats: int) -> str | None:
-    """Return why Slurm must be asked what it gave a job; None if nothing speaks against its booking.
+    """Return why Slurm must be asked for the job's allocation; None if nothing contradicts its booking.
 
     Args:
         booking: The job's verified booking.
         partition: Where it starts.
-        seats: GPU indices that Slurm gave it on this node; a shard counts as the GPU that it lies on.
+        seats: Number of GPU indices that Slurm allocated to it on this node; a shard counts as the GPU that it lies on.
     """
     if booking.changed:
         return "only Slurm knows what its request gives"
@@ -85,10 +85,10 @@ def doubt_about(booking: Booking, *, partition: str, seats: int) -> str | None:
 
 
 def least_given(layouts: tuple[tuple[GresItem, ...], ...]) -> tuple[GresItem, ...]:
-    """Return the smallest of several claims about what Slurm gave a job; shards are less than a GPU.
+    """Return the smallest of several layouts that Slurm may have allocated; shards are less than a GPU.
 
-    A user can forge lines of `scontrol show job` by the job's name, but not take the true one away. So who forges
-    can only lose.
+    A user can forge lines of `scontrol show job` through the job's name, but not remove the true one. So a forgery
+    can only reduce the allocation.
 
     >>> least_given((parse_gres("gpu:2"), parse_gres("shard:3"), parse_gres("shard:9")))
     (GresItem(name='shard', type=None, count=3),)

@@ -1,13 +1,13 @@
-"""What our hooks write into a job's AdminComment: for people to read, and how radd hears of the nodes.
+"""Notes that RAD's hooks write into a job's AdminComment: readable for users, and the channel from nodes to radd.
 
     rad: recovered peak_mib=13210 start_in_s=0 restart=1 - CUDA out of memory sig:5d1c0a9b8e7f6a5b
     rad: put-back start_in_s=15 restart=1 submitted=1795463013 accrued=1795463013 priority=1 - no idle GPU sig:...
     rad: ended estimate_mib=10432 peak_mib=9876 smact_pct=41 ran_s=3600 restart=0 - sig:...
 
-A note that moves a start time or a priority, or teaches a need, is signed under the cluster's key for its job, owner
-and restart. One without a signature that verifies is shown and has no effect: nothing rests on the place where it
-stands. It stays there when Slurm or a user requeues the job once more, so it names the rerun that it is about. The
-release before signed nothing and reads these.
+A note that changes a start time or a priority, or from which a need is learned, is signed with the cluster's key for
+its job, user and restart. A note without a valid signature is shown and has no effect: its place in the AdminComment
+proves nothing. A note stays when Slurm or a user requeues the job again, so it names the rerun that it is about. The
+previous release signed nothing and reads these notes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PERCENT = 100
 _DETAIL_LIMIT = 300
 """A line of an error message needs no more characters than this."""
 _BYTES_LIMIT = 960
-"""Of a note without its signature: Slurm keeps 1,024 bytes, and a detail may be in any script."""
+"""Limit of a note without its signature: Slurm keeps 1,024 bytes, and a detail may be in any script."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,21 +42,21 @@ class Note:
 
     Attributes:
         event: "recovered": requeued after running out of memory. "put-back": requeued because no GPU was free.
-            "woken": such a job need not wait as long as it was told then.
+            "woken": such a job need not wait until its start delay is over.
             "booked": accepted at submission. "ended": ran to its end. "failed": ended otherwise.
-            "warned": rad-monitor named it (guard/).
-        start_in_s: Seconds that the job is to wait in the queue; None where it does not return there.
-        restart: Restart count of the rerun that waits so long; None if it is not told.
-        estimate_bytes: The best guess before the run; None if there was none.
+            "warned": rad-monitor reported it (guard/).
+        start_in_s: Seconds that the job is to wait in the queue; None if it does not return there.
+        restart: Restart count of the rerun that waits; None if it is not stated.
+        estimate_bytes: The estimate before the run; None if there was none.
         peak_bytes: Highest GPU memory that the monitor saw; None without a monitor.
-        smact: What SM activity the job would have alone, as the monitor saw it (0 to 1); None where it did not tell.
-        ran_s: For how long it was seen on a GPU; None where that was not seen, or does not matter.
-        fault: Whose fault a recovered job's end was, if not its owner's: our "estimate", or it was a "victim"; then
-            radd may lend it priority. None if it asks for none.
-        turn: Where a job that was put back stood in the queue; None if nobody knows, or it does not matter.
-        server_ends: How often the job ran again by now because an MPS server ended and nobody knows why; None for
-            never. Notes of later reruns carry it on.
-        detail: A sentence for people.
+        smact: SM activity that the job would have alone, from the monitor (0 to 1); None if not reported.
+        ran_s: For how long it was seen on a GPU; None if that was not seen, or does not matter.
+        fault: Cause of a recovered job's end, if it was not the user's fault: RAD's "estimate", or it was a "victim";
+            then radd may boost its priority. None if it gets no boost.
+        turn: Queue position of a requeued job; None if unknown, or it does not matter.
+        server_ends: How often the job was rerun by now because an MPS server ended for an unknown reason; None for
+            never. Notes of later reruns keep the count.
+        detail: A sentence for display.
     """
 
     event: Event
@@ -103,9 +103,9 @@ def signed_note(note: Note, *, job_id: int, user_id: int, key: bytes | None) -> 
 
     Args:
         note: The note; its restart is part of what is signed.
-        job_id: The job, for which alone it counts.
-        user_id: The job's owner, likewise.
-        key: The cluster's key; without it the note is for people alone.
+        job_id: The only job for which it counts.
+        user_id: The job's user, likewise.
+        key: The cluster's key; without it the note is for display only.
     """
     text = format_note(note)
     if key is None:
@@ -120,7 +120,7 @@ def read_signed(text: str, *, job_id: int, user_id: int, key: bytes | None) -> N
     Args:
         text: The AdminComment.
         job_id: The job, as Slurm knows it.
-        user_id: The job's owner, as Slurm knows it.
+        user_id: The job's user, as Slurm knows it.
         key: The cluster's key; without it no note counts.
     """
     match = _SEAL.fullmatch(text)
@@ -137,7 +137,7 @@ def _message(text: str, job_id: int, user_id: int) -> str:
 
 
 def read_note(text: str) -> Note | None:
-    """Return the note in an AdminComment as it is shown, signed or not; None if it holds none of RAD's."""
+    """Return the note in an AdminComment as it is shown, signed or not; None if there is none of RAD's."""
     seal = _SEAL.fullmatch(text)
     match = _NOTE.fullmatch(text if seal is None else seal[1])
     event = next((each for each in _EVENTS if match and each == match[1]), None)

@@ -1,12 +1,12 @@
-"""The booking in the job's comment: the one channel from submission to the node that every Slurm has.
+"""The signed booking in the job's comment: the one channel from submission to the node that every Slurm has.
 
-A comment is the user's to edit, so the booking carries a message authentication code under the cluster's key, over
-the job's owner and the booking, which names the request (`ask`) and the partitions (`part`) that it is for. A stamp
-that does not verify is no stamp. The user's own text is kept in front:
+A user can edit the comment, so the booking carries a message authentication code under the cluster's key, over the
+job's user and the booking, which names the request (`ask`) and the partitions (`part`) that it is for. A signed booking
+(a `stamp` in the code) that does not verify is ignored. The user's own text is kept in front:
 
     my own words rad2:shared:gpus=1:mem=12288:est=10432:try=0:retry=1:src=e:ask=12:part=aacd834e:5d1c0a9b8e7f6a5b
 
-Before the rewrite, the same comment may carry what the login node read of the model (`rad.profile:...`).
+Before the rewrite, the same comment may carry the model profile that the login node read (`rad.profile:...`).
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ COMMENT_LIMIT = 1024
 
 KEY_BYTES = 32
 THOUSAND = 1000
-"""Shares travel in thousandths: a stamp holds no other than whole numbers."""
+"""Shares are stored in thousandths: a signed booking has only whole numbers."""
 _MAC_HEX = 16  # 64 bits: a forger gets one try a submission, and slurmctld takes some hundred a second
 _STAMP = re.compile(r"(?:^| )rad2:(shared|whole):([A-Za-z0-9=:.]{1,240}):([0-9a-f]{16})(?= |$)")
 _OLD_STAMP = re.compile(r"(?:^| )rad1:(?:shared|whole):[A-Za-z0-9=:]{1,160}(?= |$)")
-"""Of an older release: bound to no request, so it counts for nothing."""
+"""Signed booking of an older release: bound to no request, so it is ignored."""
 _PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
 _FIELDS = (
     *("gpus", "procs", "mem", "cap", "est", "sm", "try", "retry", "key", "src"),
     *("ask", "tasks", "part", "changed"),
 )
 _BASES: dict[str, BookingBasis] = {"e": "estimate", "h": "history"}
-"""Who is answerable for the size; without one it was the user."""
+"""Origin of the size; without one the user chose it."""
 
 
 def read_key(path: Path) -> bytes:
     """Return the cluster's key.
 
     Raises:
-        ConfigError: The file is missing, too short, open to others or closed to this user.
+        ConfigError: The file is missing, too short, readable by others or not readable by this user.
     """
     try:
         if path.stat().st_mode & 0o077:
@@ -67,8 +67,8 @@ def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
     """Return the signed text form of a booking.
 
     Args:
-        booking: What was booked.
-        user_id: The job's owner, for whom alone it counts.
+        booking: The booking.
+        user_id: The job's user, the only one for which it counts.
         key: The cluster's key, 32 bytes.
     """
     values = {
@@ -101,24 +101,24 @@ def _tasks(text: str) -> AskedTasks:
 
 
 def _cap_mib(booking: Booking) -> int | None:
-    """Return the cap if it says more than the booking does; a release that knows no caps reads the others."""
+    """Return the limit if it differs from the booking; a release without limits reads the other fields."""
     if booking.cap_bytes is None or booking.cap_bytes <= (booking.memory_bytes or 0):
         return None
     return to_mib_up(booking.cap_bytes)
 
 
 def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
-    """Return the booking in a comment, or None if there is none that verifies for this owner.
+    """Return the booking in a comment, or None if there is none that verifies for this user.
 
     Args:
         comment: The job's comment.
-        user_id: The job's owner, as Slurm knows it.
+        user_id: The job's user, as Slurm knows it.
         key: The cluster's key, 32 bytes.
     """
     found = _STAMP.findall(comment)
     if not found:
         return None
-    kind, body, mac = found[-1]  # ours stands last; before it may stand whatever the user wrote
+    kind, body, mac = found[-1]  # RAD's is the last one; the user may have written anything before it
     if not hmac.compare_digest(mac, _mac(kind, body, user_id, key)):
         return None
     values = dict(part.partition("=")[::2] for part in body.split(":"))
@@ -145,13 +145,13 @@ def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
 
 
 def with_stamp(comment: str, stamp_text: str) -> str:
-    """Return a comment that carries this stamp and no other, the user's words before it.
+    """Return a comment with this signed booking and no other, after the user's text.
 
-    The user's words are cut where both do not fit; the stamp never is.
+    The user's text is cut if both do not fit; the signed booking never is.
 
     Args:
         comment: The comment so far.
-        stamp_text: As `stamp` makes it.
+        stamp_text: Result of `stamp`.
     """
     words = user_words(comment)
     room = COMMENT_LIMIT - 1 - len(stamp_text.encode()) - 1
@@ -161,7 +161,7 @@ def with_stamp(comment: str, stamp_text: str) -> str:
 
 
 def user_words(comment: str) -> str:
-    """Return a comment without our stamps: what the user wrote."""
+    """Return a comment without signed bookings: the user's text."""
     return _PROFILE.sub("", _OLD_STAMP.sub("", _STAMP.sub("", comment))).strip()
 
 
@@ -172,7 +172,7 @@ def profile_in(comment: str) -> str | None:
 
 
 def with_profile(comment: str, profile: str) -> str | None:
-    """Return a comment with a model profile after the user's words; None if both do not fit.
+    """Return a comment with a model profile after the user's text; None if both do not fit.
 
     Args:
         comment: The comment so far.
@@ -183,7 +183,7 @@ def with_profile(comment: str, profile: str) -> str | None:
 
 
 def _size(text: str) -> int:
-    """Return the bytes of a comment; it may hold bytes that are no UTF-8, which travel as surrogates."""
+    """Return the size of a comment in bytes; bytes that are not UTF-8 are kept as surrogates."""
     return len(text.encode(errors="surrogateescape"))
 
 
@@ -195,7 +195,7 @@ def sign(message: str, key: bytes) -> str:
     """Return the message authentication code of a message, as 16 hexadecimal digits.
 
     Args:
-        message: What is signed; it begins with a word of its kind, so that none can be taken for one of another kind.
+        message: Text to sign; it begins with the name of its kind, so that kinds cannot be confused.
         key: The cluster's key, 32 bytes.
     """
     content = message.encode(errors="surrogateescape")

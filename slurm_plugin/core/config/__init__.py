@@ -1,1 +1,1 @@
-"""rad.toml: its settings, its types, and how it is read in time."""
+"""rad.toml: its settings, its types, and reading it within a time limit."""

@@ -1,8 +1,8 @@
-"""How much expected SM activity Slurm may pack onto one GPU, so that a site's promise on speed holds.
+"""Compute how much expected SM activity Slurm may pack onto one GPU, so that a site's promise on speed holds.
 
 Measured on H200s under MPS (gpumemnet/data/interference_h200.csv, `python
-bench/interference/slowdown_by_activity.py`): trainings side by side, back to back, by the sum of the SM activity that
-they have alone. A training that waits for data, or a GPU that is not packed to the limit, is slowed less.
+bench/interference/slowdown_by_activity.py`): concurrent trainings, back to back, by the sum of the SM activity that
+they have alone. A training that waits for data, or one on a GPU not packed to the limit, is slowed less.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from itertools import pairwise
 SLOWED: tuple[tuple[float, float], ...] = ((1.3, 1.0), (2.05, 1.5), (3.5, 2.0), (4.6, 2.5), (6.7, 3.0))
 """(factor, sum): on a GPU packed to this sum, 9 of 10 trainings run at most this many times slower than alone."""
 TRAINS = 0.6
-"""Share of its time in which a training that no run has shown yet is taken to train; a profile tells of one that never
-waits for data. Counted by their SM activity, those of three traces train for 0.52, 0.45 and 0.51 of their time
-(docs/measurements/2026-11-sharing-simulated.md); simulated, the tenth more costs no makespan and keeps small jobs from
-starving."""
+"""Share of its time in which a training without an observed run is assumed to train; its profile describes one that
+never waits for data. By SM activity, those of three traces train for 0.52, 0.45 and 0.51 of their time
+(docs/measurements/2026-11-sharing-simulated.md); in simulation, the extra tenth costs no makespan and keeps small jobs
+from starving."""
 TURNS = 1.37
-"""What a neighbour's kernels cost who takes turns with them, outside of MPS: such trainings are slowed
-b * (1 + 1.37 * the sum of their neighbours' b) times, where b is the share of the time in which kernels run (168 that
+"""Cost of time slicing with another job's kernels, outside of MPS: such trainings are slowed
+b * (1 + 1.37 * the sum of the other jobs' b) times, where b is the share of the time in which kernels run (168 that
 were measured, 6 % off at the median; docs/measurements/2026-11-activity.md). A fair share of
 the time is nearer (2 %), but shards add up."""
 LEAST_SLOWDOWN, MOST_SLOWDOWN = SLOWED[0][0], SLOWED[-1][0]
 
 
 def overcommit_for(max_slowdown: float) -> float:
-    """Return how much expected SM activity one GPU may be given; between measured points a straight line.
+    """Return how much expected SM activity one GPU may get, by linear interpolation between measured points.
 
     Args:
         max_slowdown: How many times slower than alone 9 of 10 jobs may run, LEAST_SLOWDOWN to MOST_SLOWDOWN.
@@ -41,12 +41,12 @@ def overcommit_for(max_slowdown: float) -> float:
 
 
 def with_waits(busy: float | None, told_smact: float | None, seen_smact: float) -> float | None:
-    """Return the share of the time in which a job's kernels run, its waits for data among it; None if nothing tells.
+    """Return the share of the time in which a job's kernels run, waits for data included; None if unknown.
 
     Args:
-        busy: The same of a training that never waits, as its profile tells it.
+        busy: The same for a training that never waits, from its profile.
         told_smact: Its SM activity, likewise.
-        seen_smact: What SM activity earlier runs had.
+        seen_smact: SM activity of earlier runs.
 
     >>> with_waits(0.8, 0.4, 0.1), with_waits(0.8, 0.4, 0.9), with_waits(None, 0.4, 0.1), with_waits(0.8, None, 0.1)
     (0.2, 0.8, None, None)

@@ -11,7 +11,7 @@ class GpuType:
 
     Attributes:
         gpu_memory_mib: Usable memory of one; 0 takes it from shards_per_gpu.
-        shards_per_gpu: Shards of one, as gres.conf says; 0 derives them from gpu_memory_mib.
+        shards_per_gpu: Shards of one, as in gres.conf; 0 derives them from gpu_memory_mib.
         gpu: GPU name for the base memory of a process on it, as `rad-estimate --gpu` takes it; "" for the site's.
         conv_base_mib: That memory of a process that uses convolutions, as `rad calibrate` measures it on such a GPU;
             0 takes the figure of `gpu`.
@@ -30,9 +30,9 @@ class GpuSize:
     """What one GPU of a type can be divided into.
 
     Attributes:
-        type: As gres.conf says; "" for GPUs that have no table of their own.
+        type: As in gres.conf; "" for GPUs without a separate table.
         shards: Shards of one.
-        capacity_bytes: Memory of one that jobs can have.
+        capacity_bytes: Memory of one that jobs can use.
     """
 
     type: str

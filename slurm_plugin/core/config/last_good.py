@@ -1,8 +1,8 @@
-"""rad.toml, or the last copy of it that was good: a slip of an admin's hand must not uncap the jobs that run.
+"""rad.toml, or the last valid copy of it: an admin's mistake must not remove the limits of running jobs.
 
-Whoever reads a good rad.toml as root, or as SlurmUser, keeps a copy of it in /var/lib/rad, or beside a rad.toml that is
-not at its usual place. The copy is believed only if nobody but root and the reader can have written it, and if it is
-whole. It is taken where rad.toml is missing, wrong, no file, cut short, or on a file server that does not answer.
+A program that reads a valid rad.toml as root, or as SlurmUser, keeps a copy in /var/lib/rad, or next to a rad.toml that
+is not at its usual place. The copy is trusted only if it is complete and only root and the reader can have written it.
+It is used if rad.toml is missing, invalid, not a file, truncated, or on a file server that does not answer.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from slurm_plugin.core.config.timed_read import LONGEST, TimelyFile
 from slurm_plugin.core.errors import ConfigError
 
 COPIES = Path("/var/lib/rad")
-"""Of the rad.toml at its usual place; on a disk of this machine."""
+"""Folder for copies of the rad.toml at its usual place; on a disk of this machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """The configuration to go by.
+    """The configuration in force.
 
     Attributes:
         config: The configuration.
-        trouble: Why it is not rad.toml's but the last good copy's; "" if it is rad.toml's.
+        trouble: Why the last good copy is used instead of rad.toml; "" if rad.toml is used.
     """
 
     config: Config
@@ -42,7 +42,7 @@ def copy_of(path: Path) -> Path:
 
 
 def config_in_force(rad_toml: Path | TimelyFile) -> InForce:
-    """Read rad.toml, and keep a copy of it if it is good; else take the last good copy.
+    """Read rad.toml, and keep a copy of it if it is valid; otherwise use the last good copy.
 
     Args:
         rad_toml: Its path, or the file that is being read already.
@@ -77,7 +77,7 @@ def parse_text(text: str, *, origin: str, strict: bool = True) -> Config:
         strict: Whether an unknown key is an error.
 
     Raises:
-        ConfigError: It is no TOML, or a key or value is wrong.
+        ConfigError: It is not TOML, or a key or value is wrong.
     """
     try:
         return parse_config(toml.loads(text), origin=origin, strict=strict)
@@ -86,17 +86,17 @@ def parse_text(text: str, *, origin: str, strict: bool = True) -> Config:
 
 
 def copied_at_s(path: Path) -> float | None:
-    """Return when the copy of a rad.toml was kept, seconds since the epoch; None if there is none to go by."""
+    """Return when the copy of a rad.toml was made, seconds since the epoch; None if there is no usable one."""
     copy = _read_copy(path)
     usable = copy is not None and _parse_copy(path, copy) is not None
     return copy_of(path).stat().st_mtime if usable else None
 
 
 def _refuse_remains(path: Path, text: str, config: Config, copy: str) -> None:
-    """Refuse what is valid TOML, and yet what a full disk or an editor at work leaves of a file.
+    """Refuse a text that is valid TOML but only the remains of a file after a full disk or during an edit.
 
     Raises:
-        ConfigError: It is.
+        ConfigError: It is such a text.
     """
     before = _parse_copy(path, copy)
     if before is None:
@@ -108,7 +108,7 @@ def _refuse_remains(path: Path, text: str, config: Config, copy: str) -> None:
 
 
 def _read_copy(path: Path) -> str | None:
-    """Return the text of the last good copy; None if there is none that can be believed."""
+    """Return the text of the last good copy; None if there is none that can be trusted."""
     place = copy_of(path)
     try:
         handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -128,14 +128,14 @@ def _read_copy(path: Path) -> str | None:
 
 
 def _parse_copy(path: Path, text: str) -> Config | None:
-    """Return what a copy says; None if this version cannot read it."""
+    """Return the configuration of a copy; None if this version cannot read it."""
     with suppress(ConfigError):
         return parse_text(text, origin=str(copy_of(path)), strict=False)
     return None
 
 
 def _keep(place: Path, text: str) -> None:
-    """Replace the copy whole; where it cannot be written, the older one stays, and rad doctor says so."""
+    """Replace the copy as a whole; if it cannot be written, the older one stays, and rad doctor reports it."""
     content = text.encode()
     draft = place.with_name(f".{place.name}.{os.getpid()}")
     with suppress(OSError):

@@ -40,7 +40,7 @@ def load_config(path: Path) -> Config:
     """Read rad.toml.
 
     Raises:
-        ConfigError: The file is missing, no TOML, or a key or value is wrong; the text names the key and the fix.
+        ConfigError: The file is missing, not TOML, or a key or value is wrong; the text names the key and the fix.
     """
     try:
         tree = toml.loads(path.read_text(encoding="utf-8"))
@@ -57,7 +57,7 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
     Args:
         tree: The file as read.
         origin: File name for messages.
-        strict: Whether an unknown key is an error; what another version wrote may have keys that this one lacks.
+        strict: Whether an unknown key is an error; a file of another version may have keys that this one lacks.
 
     Raises:
         ConfigError: A key is unknown (the nearest valid one is named) or a value is of the wrong kind.
@@ -102,7 +102,7 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
                 f"it must be 1 (a shared job gets no more time) or more"
             )
         _check_mig(name, partition, origin)
-    if not config.features.mps:  # whoever shares takes turns then, and counts so
+    if not config.features.mps:  # sharing jobs are time-sliced then, and are counted that way
         partitions = {
             name: dataclasses.replace(settings, sharing="streams") for name, settings in partitions.items()
         }

@@ -1,6 +1,6 @@
-"""From a need to the smallest MIG profile that holds it.
+"""Find the smallest MIG profile that is large enough for a need.
 
-A profile's name tells its share of the card in rounded gigabytes; what an instance really has is less. Recorded with
+A profile's name states its share of the GPU in rounded gigabytes; an instance really has less. Recorded with
 `nvidia-smi mig -lgip`, in GiB: A100 40 GB: 1g.5gb 4.75, 1g.10gb 9.62, 2g.10gb 9.75, 3g.20gb 19.62, 7g.40gb 39.50;
 H200: 1g.18gb 16.00. The worst of these is 0.889 of the name's number.
 """
@@ -22,9 +22,9 @@ class MigProfile:
     """One size of GPU instance.
 
     Attributes:
-        name: As gres.conf's Type says, e.g. "1g.10gb".
-        slices: Compute slices, sevenths of a card.
-        usable_bytes: What a job can surely have in it.
+        name: Type in gres.conf, e.g. "1g.10gb".
+        slices: Compute slices, sevenths of a GPU.
+        usable_bytes: Memory that a job can certainly use in it.
     """
 
     name: str
@@ -49,11 +49,11 @@ def parse_profiles(text: str) -> tuple[MigProfile, ...]:
 
 
 def smallest_profile(need_bytes: int, profiles: tuple[MigProfile, ...]) -> MigProfile | None:
-    """Return the smallest profile that holds a need; None if none does.
+    """Return the smallest profile that is large enough for a need; None if none is.
 
     Args:
         need_bytes: Memory that a job needs.
-        profiles: What the node has, the smallest first.
+        profiles: Profiles of the node, the smallest first.
 
     >>> smallest_profile(6 * GIB, parse_profiles("3g.40gb 1g.5gb 1g.10gb")).name
     '1g.10gb'

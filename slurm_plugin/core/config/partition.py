@@ -1,4 +1,4 @@
-"""What rad.toml says of one partition: fields, defaults and meanings; settings.py holds the rest."""
+"""Settings of one partition in rad.toml: fields, defaults and meanings; settings.py has the rest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from slurm_plugin.core.records.submission import Confidence, PolicyName
 from slurm_plugin.core.units import from_mib
 
 OVERCOMMIT = 2.0
-"""Expected SM activity that a GPU is given by default: the most at which makespan hardly grows
+"""Expected SM activity that a GPU gets by default: the most at which makespan hardly grows
 (docs/measurements/2026-11-sharing-simulated.md)."""
 
 
@@ -20,70 +20,71 @@ class PartitionConfig:
     """How jobs of one partition are treated.
 
     Attributes:
-        collocate: Whether single-GPU jobs of this partition may share GPUs. False leaves every job alone.
-        default: What a GPU job without usable #RAD lines gets: its GPU for itself, or untouched, or collocation
+        collocate: Whether single-GPU jobs of this partition may share GPUs. If False, all jobs pass through unchanged.
+        default: What a GPU job without usable #RAD lines gets: an exclusive GPU, its request unchanged, or collocation
             with its need unknown.
         gpu_memory_mib: Usable memory of one GPU of the partition; 0 takes it from shards_per_gpu.
-        shards_per_gpu: Shards of one GPU as gres.conf says; 0 derives them from gpu_memory_mib.
-        gpus: By type, as `scontrol show node` calls it (`Gres=gpu:a100:4`), the same and the base memory, where a
-            partition has GPUs of several types. Those without a table have the partition's own numbers.
-        shard_mib: What one shard stands for.
-        gpu_type: Type of the partition's GPUs as gres.conf says, if all have the same. A request for it (`gpu:a100:1`)
+        shards_per_gpu: Shards of one GPU as in gres.conf; 0 derives them from gpu_memory_mib.
+        gpus: The same and the base memory for each type, as `scontrol show node` names it (`Gres=gpu:a100:4`), where a
+            partition has GPUs of several types. Types without a table have the partition's numbers.
+        shard_mib: Memory of one shard.
+        gpu_type: Type of the partition's GPUs as in gres.conf, if all have the same. A request for it (`gpu:a100:1`)
             can then be turned into shards, as can one for a type in `gpus`; any other typed request keeps its GPU.
-        exclusive_form: How a GPU of one's own is asked for: "shards" takes all shards of a GPU, "gpu" takes gpu:1
-            (Slurm 23.11.5 and later), "auto" picks by the running version.
-        confidence: Share of jobs for which what is booked shall be enough: a number, or "bound" for the
-            estimator's bound (0.99). What is not booked, up to the bound, a job may still have while nobody needs it.
-        compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in all: a job asks for the
-            larger of the shards of its memory and this part of a GPU's shards; what it may hold stays its memory. 2.0
-            lets two jobs share that would each fill the GPU. Jobs of several GPUs, and all under `sharing = "streams"`,
-            take turns: of them the time counts in which their kernels run (config/compute.py). 0 counts memory alone.
-        max_slowdown: The same as a promise, in its place: Slurm packs a GPU so that 9 of 10 jobs run at most this many
+        exclusive_form: How an exclusive GPU is requested: "shards" takes all shards of a GPU, "gpu" takes gpu:1
+            (Slurm 23.11.5 and later), "auto" chooses by the running version.
+        confidence: Share of jobs for which the booking must be large enough: a number, or "bound" for the estimator's
+            bound (0.99). Above its booking, up to the bound, a job may still use memory that no other job needs.
+        compute_overcommit: Slurm gives a GPU jobs of at most this much expected SM activity in total: a job requests
+            the larger of the shards of its memory and this part of a GPU's shards; its memory limit does not change.
+            2.0 lets two jobs share that would each fill the GPU. Jobs of several GPUs, and all jobs under
+            `sharing = "streams"`, are time-sliced: for them the run time of their kernels counts (config/compute.py).
+            0 counts memory only.
+        max_slowdown: The same as a promise, instead of it: Slurm packs a GPU so that 9 of 10 jobs run at most this many
             times slower than alone, as measured (core/config/compute.py). 0 promises nothing.
-        share_multi_gpu: Whether a job of several GPUs of one node shares them, too, where the need of each of its
+        share_multi_gpu: Whether a job of several GPUs of one node shares them, too, if the need of each of its
             processes is known: it gets shards of that many GPUs. Needs Slurm 23.11 and
-            `SelectTypeParameters=...,MULTIPLE_SHARING_GRES_PJ`; without them, and by default, such jobs keep their GPUs
-            to themselves.
+            `SelectTypeParameters=...,MULTIPLE_SHARING_GRES_PJ`; without them, and by default, such jobs get their GPUs
+            exclusively.
         policy: Placement policy (thesis section 6.2.2).
-        pin: "slurm" keeps jobs on the GPU that Slurm booked. "bound" lets the policy choose whenever no job sits on
-            the booked GPU yet. "free" lets it choose among all GPUs of the node; jobs that want a whole GPU then often
-            find none idle and go back to the queue. "auto" is "slurm" where cgroups confine devices, or where the
-            node also serves a partition that is not collocated: its jobs run on the very GPU that Slurm names, so
-            no job of ours may have been moved there. Elsewhere it is "bound".
-        one_user_per_gpu: Whether only jobs of one user share a GPU. Partitions whose jobs meet on a GPU should agree.
+        pin: "slurm" keeps jobs on the GPU that Slurm allocated. "bound" lets the policy choose if no job uses the
+            allocated GPU yet. "free" lets it choose among all GPUs of the node; jobs that request a whole GPU then
+            often find none idle and are requeued. "auto" is "slurm" where cgroups confine devices, or where the node
+            also serves a partition that is not collocated: its jobs run on exactly the GPU that Slurm names, so no
+            managed job may have been moved there. Elsewhere it is "bound".
+        one_user_per_gpu: Whether only jobs of one user share a GPU. Partitions with common GPUs should agree.
         smact_max: A GPU at or above this SM activity takes no further job.
-        free_min_mib: Free memory that a job of unknown need must find.
-        margin_mib: Added to the need on a GPU where somebody holds memory that nobody booked.
-        on_saturated: What to do when no GPU has compute to spare: place all the same, or wait in the queue.
-        saturated_waits: How often a job waits for that at most, before it is placed all the same. The waits last 10,
-            20, 40, 80 and then 160 s each, so 5 are some five minutes.
+        free_min_mib: Free memory required by a job of unknown need.
+        margin_mib: Added to the need on a GPU where memory is used that no job booked.
+        on_saturated: What to do when no GPU has compute to spare: place the job anyway, or wait in the queue.
+        saturated_waits: How often a job waits for that at most, before it is placed anyway. The waits last 10, 20, 40,
+            80 and then 160 s each, so 5 are some five minutes.
         sharing: How processes share a GPU: MPS, or time-sliced streams.
         visible_devices: How CUDA_VISIBLE_DEVICES names a job's GPUs: "index" by numbers, as Slurm does, which every
             launcher reads (of a job under MPS 0, its daemon's one GPU); "uuid" by UUIDs, which name the right GPU also
             in a container that does not see the MPS pipe. Where cgroups confine devices, Slurm's own numbers stay.
-        memory_cap: Whether a shared job's GPU memory is capped at what it booked.
-        on_overrun: What rad-monitor does to a job that holds more GPU memory than it booked, or uses a GPU that
-            another job holds: name it; or stop it and run it again with a GPU of its own, as after running out of
-            memory; or end it.
-        on_outside_mps: The same for a job that was given an MPS server and uses its GPU past it. A container that does
-            not see the pipe directory does so without malice.
-        mig: "pass" leaves MIG requests alone; "map" turns a request for one GPU, of no type, into the smallest of
-            mig_profiles that holds the estimate. The partition's GPUs are then all partitioned, and not shared.
+        memory_cap: Whether a shared job's GPU memory is limited to its booking.
+        on_overrun: What rad-monitor does to a job that uses more GPU memory than it booked, or uses a GPU allocated to
+            another job: report it; or stop it and rerun it with a whole GPU, as after running out of memory; or end it.
+        on_outside_mps: The same for a job that was given an MPS server and bypasses it. A container that does not see
+            the pipe directory does so without intent.
+        mig: "pass" keeps MIG requests unchanged; "map" turns a request for one GPU, of no type, into the smallest of
+            mig_profiles that is large enough for the estimate. The partition's GPUs are then all partitioned, and not
+            shared.
         mig_profiles: The types of MIG instances in gres.conf, e.g. "1g.10gb 3g.40gb".
-        time_limit_factor: A job that shared its GPU with another user's may run longer than its --time: by as long as
-            it shared, up to this many times its --time, never past the partition's MaxTime or into a reservation of
-            its node. 1 gives no time.
-        keep_turn: Whether a job that its Prolog put back stands in the queue where it stood: Slurm takes it for one
-            that was submitted just then. What it lost is lent to it until it starts (radd/turns.py).
+        time_limit_factor: A job that shared its GPU with another user's job may run longer than its --time: by as long
+            as it shared, up to this many times its --time, never past the partition's MaxTime or into a reservation of
+            its node. 1 gives no extension.
+        keep_turn: Whether a job that its Prolog requeued keeps its queue position: Slurm treats it as just submitted.
+            A priority boost makes up for the loss until it starts (radd/turns.py).
         recovery: After running out of memory: "exclusive" takes a whole GPU at once; "escalate" first tries the
             observed peak plus the failed allocation plus 5 GiB (thesis section 7.2); "off" leaves the job failed.
-        max_recoveries: Reruns of one job at most.
-        recovery_boost: By how much the priority of a rerun rises from its requeue until it starts, if its end was our
-            estimate's fault or a neighbour's; 0 lends nothing. With priority/multifactor take PriorityWeightAge: what
-            the longest wait earns.
-        recovery_priority: No rerun is raised above this. The default is where priority/basic begins to count down
-            (slurm.h, TOP_PRIORITY); what an admin sets by hand above it stays first.
-        boosts_per_day: Reruns of one user in 24 hours that are lent priority.
+        max_recoveries: Maximum reruns of one job.
+        recovery_boost: By how much the priority of a rerun rises from its requeue until it starts, if its failure was
+            caused by RAD's estimate or another job; 0 gives no boost. With priority/multifactor use PriorityWeightAge:
+            the gain of the longest wait.
+        recovery_priority: Maximum priority of a rerun after a boost. The default is where priority/basic begins to
+            count down (slurm.h, TOP_PRIORITY); higher priorities set by an admin stay first.
+        boosts_per_day: Reruns of one user in 24 hours that get a priority boost.
     """
 
     collocate: bool = False
@@ -128,12 +129,12 @@ class PartitionConfig:
 
     @property
     def shard_bytes(self) -> int:
-        """Return what one shard stands for."""
+        """Return the memory of one shard."""
         return from_mib(self.shard_mib)
 
     @property
     def sizes(self) -> tuple[GpuSize, ...]:
-        """Return the sizes of the partition's GPUs, the smallest first; none if nothing tells."""
+        """Return the sizes of the partition's GPUs, the smallest first; none if unknown."""
         others = GpuType(gpu_memory_mib=self.gpu_memory_mib, shards_per_gpu=self.shards_per_gpu)
         found = []
         for name, gpu in {"": others, **self.gpus}.items():
@@ -150,11 +151,11 @@ class PartitionConfig:
 
     @property
     def capacity_bytes(self) -> int:
-        """Return the memory of one GPU that jobs can have, the largest if they differ."""
+        """Return the memory of one GPU that jobs can use, the largest if they differ."""
         return max((size.capacity_bytes for size in self.sizes), default=0)
 
     def of_type(self, name: str | None) -> PartitionConfig:
-        """Return the settings for GPUs of one type alone; unchanged where it has no table of its own."""
+        """Return the settings for GPUs of one type only; unchanged if it has no separate table."""
         gpu = self.gpus.get(name or "")
         if gpu is None:
             return self
@@ -163,5 +164,5 @@ class PartitionConfig:
 
     @property
     def packed_activity(self) -> float:
-        """Return how much expected SM activity Slurm may give one GPU; 0 where memory alone counts."""
+        """Return how much expected SM activity Slurm may give one GPU; 0 if only memory counts."""
         return overcommit_for(self.max_slowdown) if self.max_slowdown else self.compute_overcommit

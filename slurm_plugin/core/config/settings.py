@@ -1,4 +1,4 @@
-"""The settings of rad.toml with their defaults and meanings; config.py reads them, gres_conf/rad.toml explains them."""
+"""The settings of rad.toml with their defaults and meanings; load.py reads them, gres_conf/rad.toml explains them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from slurm_plugin.core.config.partition import PartitionConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Paths:
-    """Where things lie.
+    """Paths of files and folders.
 
     Attributes:
         run: Node state that a reboot may lose: ledger, job folders, MPS pipes, the monitor's window.
-        state: What must survive a reboot: history, verdicts not yet delivered.
+        state: Data that must survive a reboot: history, verdicts not yet delivered.
         key: The cluster's key, mode 0600, the same on every node.
         socket: radd's socket.
-        log: Folder of our logs.
+        log: Folder of RAD's logs.
         slurm_conf: slurm.conf; "" lets Slurm's commands find it.
     """
 
@@ -31,18 +31,18 @@ class Paths:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Features:
-    """Kill switches: each turns one part off and leaves the others working.
+    """Kill switches: each turns one part off while the others keep working.
 
     Attributes:
         submit: radd changes submissions.
         placement: The Prolog chooses the GPU and keeps the ledger.
         mps: Shared jobs run under MPS; without it every partition is read as `sharing = "streams"`.
-        recovery: A job that ran out of memory runs again.
-        history: What earlier runs needed is what later ones book.
+        recovery: A job that ran out of memory is rerun.
+        history: Later runs book what earlier ones needed.
         accounting: The estimate is written into a job's AdminComment and, where there is slurmdbd, the observed peak.
-        guard: rad-monitor acts on jobs that take more than they booked.
-        learn: What all users' runs needed re-calibrates the estimates of models that are new to a user: off, because it
-            pays on a site with many users, and one should look at `rad learn` first.
+        guard: rad-monitor acts on jobs that use more than they booked.
+        learn: The needs of all users' runs re-calibrate the estimates of models that are new to a user: off, because
+            it pays on a site with many users, and `rad learn` should be checked first.
     """
 
     submit: bool = True
@@ -60,7 +60,7 @@ class TelemetryConfig:
     """Where readings of GPUs come from.
 
     Attributes:
-        source: "auto" takes NVML, with SMACT from GPM or DCGM as the card has it.
+        source: "auto" takes NVML, with SMACT from GPM or DCGM, whichever the GPU supports.
         simulated_folder: State of simulated GPUs, for `source = "simulated"`.
         timeout_s: A GPU that does not answer in this time is left out.
         window_s: Length of the window over which activity is averaged (thesis section 6.2.2).
@@ -86,12 +86,12 @@ class Config:
             it here; 0 takes the figure of `gpu`.
         base_mib: The same for other processes.
         default_partition: The partition of a job that names none; "" if jobs must name one.
-        slurm_backend: How radd speaks to Slurm: its own commands, or a pyslurm made for the running version.
-        paths: Where things lie.
+        slurm_backend: How radd accesses Slurm: by Slurm's commands, or by a pyslurm made for the running version.
+        paths: Paths of files and folders.
         features: Kill switches.
-        telemetry: Where readings come from.
-        partition_defaults: What holds for every partition unless it says otherwise.
-        partitions: The configured partitions; others are left alone.
+        telemetry: Sources of readings.
+        partition_defaults: Settings of every partition unless it overrides them.
+        partitions: The configured partitions; jobs of others pass through unchanged.
     """
 
     mode: Literal["enforce", "observe", "off"] = "enforce"
@@ -114,36 +114,36 @@ class Config:
 
     @property
     def places(self) -> bool:
-        """Return whether Prologs place jobs, so that there is a ledger to keep true."""
+        """Return whether Prologs place jobs, so that there is a ledger to reconcile."""
         return self.mode == "enforce" and self.features.placement
 
     @property
     def guards(self) -> bool:
-        """Return whether rad-monitor acts on jobs that take more than they booked."""
+        """Return whether rad-monitor acts on jobs that use more than they booked."""
         return self.mode == "enforce" and self.features.guard
 
     @property
     def guarded(self) -> tuple[str, ...]:
-        """Return the partitions of whose jobs rad-monitor ends those that keep from others what they booked."""
+        """Return the partitions where rad-monitor ends jobs that keep other jobs from getting what they booked."""
         warned = {name for name, settings in self.partitions.items() if settings.on_overrun == "warn"}
         return tuple(name for name in self.partitions if name not in warned) if self.guards else ()
 
     @property
     def sliced(self) -> tuple[str, ...]:
-        """Return the partitions whose jobs share GPUs in time slices, outside of MPS."""
+        """Return the partitions with GPUs shared by time slicing, outside of MPS."""
         return tuple(name for name, settings in self.partitions.items() if settings.sharing == "streams")
 
     def caps(self, partition: str) -> bool:
-        """Return whether jobs that share one GPU of a partition are to be capped by MPS."""
+        """Return whether MPS is to limit jobs that share one GPU of a partition."""
         settings = self.partitions.get(partition)
         return (
             self.features.mps and settings is not None and settings.sharing == "mps" and settings.memory_cap
         )
 
     def partition(self, name: str | None) -> PartitionConfig | None:
-        """Return the settings of a partition; None if jobs of it are left alone.
+        """Return the settings of a partition; None if its jobs pass through unchanged.
 
-        A job may name several partitions, separated by commas; it starts in any of them, so it is ours only if all
+        A job may name several partitions, separated by commas; it starts in any of them, so it is managed only if all
         of them are treated alike.
         """
         names = (name or self.default_partition).split(",")

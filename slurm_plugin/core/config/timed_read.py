@@ -1,4 +1,4 @@
-"""A small file that a child reads while its reader goes on: a file server that hangs costs READ_S and no more."""
+"""Read a small file in a child while the caller continues: a file server that hangs costs at most READ_S."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ READ_S = 1.0
 """For reading a small file, on a machine that may be busy."""
 
 LONGEST = 1 << 20
-"""What is beyond these bytes is not read."""
+"""Bytes beyond this are not read."""
 
 _READABLE, _FAILED = b"+", b"-"
 

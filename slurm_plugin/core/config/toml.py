@@ -1,4 +1,4 @@
-"""TOML: the standard library's reader, and on Python 3.10 tomli, which became it."""
+"""TOML reader: that of the standard library, and on Python 3.10 tomli, from which it derives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table of TOML as a record: every key is known, every value of its field's type."""
+"""Convert a TOML table to a record: every key must be known, every value of its field's type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: bool) -> T:
-    """Return a record with values put in, each checked against the field's type.
+    """Return a record with the values of a table, each checked against its field's type.
 
     Args:
         base: A dataclass with the values that a table may leave out.
@@ -61,7 +61,7 @@ def _checked(value: Any, kind: Any, *, origin: str, key: str) -> Any:
     """Return value if it is of the field's type.
 
     Raises:
-        ConfigError: It is not; the text says what would be.
+        ConfigError: It is not; the text names what is expected.
     """
     expected = "one of "
     if get_origin(kind) is Union:  # a number, or one of some words

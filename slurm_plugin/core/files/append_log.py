@@ -1,8 +1,8 @@
-"""Files that grow by a line at a time: several processes append, and a file never outgrows its bound.
+"""Files that grow by one line at a time: several processes append, and a file never exceeds its bound.
 
-A line goes out in one write to a file opened for appending, so lines of different writers never mix (write(2); on a
-local file system). A file that would pass its bound is first renamed to NAME.1, in place of an older one. logrotate may
-do the same at any time: nobody keeps such a file open.
+A line is written in one call to a file opened for appending, so lines of different writers never mix (write(2); on a
+local file system). A file that would exceed its bound is first renamed to NAME.1, which replaces an older one.
+logrotate may do the same at any time: no writer keeps such a file open.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import BinaryIO
 from slurm_plugin.core.units import MIB
 
 MOST_BYTES = 16 * MIB
-"""Of one file; with the older one beside it, twice as much."""
+"""Bound of one file; with the older one, twice as much."""
 
 PRIVATE, ADMINS = 0o600, 0o640
-"""Modes: what tells of users' jobs is for root alone, or for its group too."""
+"""Modes: files about users' jobs are readable by root only, or by its group too."""
 
 _OPENED = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -29,9 +29,9 @@ def append_line(path: Path, line: bytes, *, mode: int = ADMINS, most_bytes: int 
     """Append a line; its end is added here.
 
     Args:
-        path: The file; it belongs to the owner of its folder, and its folder is made where it is missing.
+        path: The file; it belongs to the owner of its folder, and its folder is created if missing.
         line: The line, without a line feed.
-        mode: The file's mode; one that others may read is mended.
+        mode: The file's mode; it is corrected if others may read the file.
         most_bytes: The file's bound.
 
     Raises:
@@ -51,7 +51,7 @@ def append_line(path: Path, line: bytes, *, mode: int = ADMINS, most_bytes: int 
 
 
 def make_file(path: Path, mode: int) -> None:
-    """Make such a file where there is none, and mend the mode of one that others may read.
+    """Create such a file where there is none, and correct the mode of one that others may read.
 
     Args:
         path: The file.
@@ -90,7 +90,7 @@ def _set_aside(path: Path, handle: int) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        return False  # whoever holds it renames: this line still goes to the older file
+        return False  # the process that holds the lock renames: this line still goes to the older file
     if _inode(path) == os.fstat(handle).st_ino:
         path.replace(path.with_name(path.name + ".1"))
     return True
@@ -99,7 +99,7 @@ def _set_aside(path: Path, handle: int) -> bool:
 class NewLines:
     """Reads what was appended to such a file since the last call, across its renaming.
 
-    It keeps its file open, and for one turn the one that was renamed: a line may still be on its way there.
+    It keeps its file open, and for one round the renamed one: a line may still be written there.
     """
 
     def __init__(self, path: Path, *, from_end: bool = False) -> None:
@@ -107,7 +107,7 @@ class NewLines:
 
         Args:
             path: The file.
-            from_end: Begin at its present end, else with what the older file holds.
+            from_end: Begin at its present end; otherwise with the content of the older file.
         """
         self._path = path
         self._older = path.with_name(path.name + ".1")
@@ -119,7 +119,7 @@ class NewLines:
             self._open = [present]
 
     def read(self) -> list[bytes]:
-        """Return whole lines, without their ends; a file that was cut is read from its start.
+        """Return whole lines, without their ends; a truncated file is read from its start.
 
         Raises:
             OSError: The file is there and cannot be read.
@@ -134,10 +134,10 @@ class NewLines:
         inodes = [file.inode for file in self._open]
         if _inode(self._path) in inodes[-1:]:
             return found
-        new = _OpenFile.of(self._path)  # first: what is renamed until it is open lies in the older file then
+        new = _OpenFile.of(self._path)  # first: a file renamed before this is the older file then
         older_before, self._older_inode = self._older_inode, _inode(self._older)
         known = (*inodes, older_before, new and new.inode)
-        # A file that was made and renamed meanwhile.
+        # A file that was created and renamed meanwhile.
         missed = None if self._older_inode in known else _OpenFile.of(self._older)
         for file in filter(None, (missed, new)):
             found += file.rest()

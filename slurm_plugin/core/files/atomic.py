@@ -1,7 +1,7 @@
-"""Files that are written whole: whoever reads one finds all of the old content or all of the new.
+"""Write files atomically: a reader finds all of the old content or all of the new.
 
-The new content goes into a draft beside the file, `.NAME.THREAD.new`, which takes the file's name when it is done. Each
-writer has a draft of its own, so that of several at once the last one's content stays, and none of them fails.
+The new content goes into a draft next to the file, `.NAME.THREAD.new`, which is renamed to the file when it is
+complete. Each writer has a separate draft, so of several at once the last one's content stays, and none of them fails.
 """
 
 from __future__ import annotations
@@ -19,47 +19,46 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 def replace_file(
     path: Path, content: bytes, *, mode: int = 0o644, owner: int | None = None, synced: bool = False
 ) -> None:
-    """Write a file, new or in the place of an old one; its folder must exist.
+    """Write a file, which replaces any old one; its folder must exist.
 
     Args:
         path: The file.
         content: All of its new content.
         mode: Its permissions, whatever the umask.
-        owner: User id of its owner; None for who writes it.
-        synced: Whether that must hold after a crash of the machine, too; what lies below paths.run counts for nothing
-            then.
+        owner: User id of its owner; None for the writer.
+        synced: Whether it must survive a crash of the machine, too; files below paths.run need not.
 
     Raises:
-        OSError: It cannot be written; the old content is untouched.
+        OSError: It cannot be written; the old content is unchanged.
     """
     _write(path, content, mode, owner=(-1 if owner is None else owner, -1), synced=synced)
 
 
 def write_new_file(path: Path, content: bytes, *, mode: int = 0o644, owner: int | None = None) -> None:
-    """Write a file that is not there yet; that holds after a crash of the machine, too.
+    """Write a new file, which survives a crash of the machine, too.
 
     Args:
         path: The file.
         content: Its content.
         mode: Its permissions, whatever the umask.
-        owner: User id of its owner; None for who writes it.
+        owner: User id of its owner; None for the writer.
 
     Raises:
-        FileExistsError: There is one meanwhile; it is untouched.
-        OSError: It cannot be written; there is none.
+        FileExistsError: The file exists by now; it is unchanged.
+        OSError: It cannot be written; no file is left.
     """
     _write(path, content, mode, owner=(-1 if owner is None else owner, -1), synced=True, new=True)
 
 
 def rewrite_file(path: Path, content: bytes) -> None:
-    """Give a file another content; where a link leads to it, the link stays. It holds after a crash, too.
+    """Replace the content of a file, through links, which stay. The content survives a crash of the machine, too.
 
     Args:
-        path: The file; it keeps its owner, its permissions and what else is attached to it (ACLs, SELinux' label).
+        path: The file; it keeps its owner, permissions and other attributes (ACLs, SELinux label).
         content: All of its new content.
 
     Raises:
-        OSError: It cannot be written; the old content is untouched.
+        OSError: It cannot be written; the old content is unchanged.
     """
     path = path.resolve(strict=True)
     found = path.stat()
@@ -68,11 +67,11 @@ def rewrite_file(path: Path, content: bytes) -> None:
 
 
 def clear_drafts(folder: Path, *, before_s: float) -> None:
-    """Take away what writers that were killed left half done.
+    """Remove drafts of writers that were killed.
 
     Args:
-        folder: Where files lie that are written whole.
-        before_s: Seconds since the epoch; a draft that was touched later may still be written.
+        folder: Folder of files that are written atomically.
+        before_s: Seconds since the epoch; a draft that was modified later may still be in use.
     """
     with suppress(OSError):
         for draft in folder.glob("*.new"):
@@ -81,7 +80,7 @@ def clear_drafts(folder: Path, *, before_s: float) -> None:
 
 
 def draft_of(path: Path) -> Path:
-    """Return where this thread writes a new content first: no other one of the machine has its id (gettid(2))."""
+    """Return the path of this thread's draft: no other thread of the machine has its id (gettid(2))."""
     return path.with_name(f".{path.name}.{threading.get_native_id()}.new")
 
 
@@ -94,15 +93,15 @@ def fill(
     like: Path | None = None,
     synced: bool = True,
 ) -> None:
-    """Write a file that is not there yet; after a failure part of it may stay.
+    """Write a new file; after a failure part of it may stay.
 
     Args:
         path: The file.
         content: All of its content.
         mode: Its permissions, whatever the umask.
         owner: Ids of its user and group; -1 for those of the writer.
-        like: A file whose attributes it gets (ACLs, SELinux' label).
-        synced: Whether that must hold after a crash of the machine, too.
+        like: A file from which it gets its attributes (ACLs, SELinux label).
+        synced: Whether it must survive a crash of the machine, too.
 
     Raises:
         OSError: It cannot be written.
@@ -113,7 +112,7 @@ def fill(
             os.fchown(handle, *owner)
         os.fchmod(handle, mode)
         for name in os.listxattr(like) if like else ():
-            with suppress(OSError):  # a file system may have some of its own
+            with suppress(OSError):  # a file system may have attributes that cannot be set
                 os.setxattr(handle, name, os.getxattr(str(like), name))
         if os.write(handle, content) != len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -133,7 +132,7 @@ def _write(
     like: Path | None = None,
     new: bool = False,
 ) -> None:
-    """Write the draft and give it the file's name; nothing stays of one that cannot be written."""
+    """Write the draft and rename it to the file; a draft that cannot be written is removed."""
     draft = draft_of(path)
     try:
         draft.unlink(missing_ok=True)  # of a writer that was killed

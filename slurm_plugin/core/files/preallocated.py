@@ -1,9 +1,9 @@
-"""Small files that can be written although the disk is full.
+"""Small files that can be written even if the disk is full.
 
-    RUN/spare/0 ... 63     one page and one inode each, laid in while there is room
+    RUN/spare/0 ... 63     one page and one inode each, created while there is space
 
-A file that finds no room takes one of them over, by writing into it and giving it its own name: that needs neither a
-block nor an inode. A file made so is as long as a spare one, filled up with line ends, and becomes a spare one again.
+If there is no space for a file, it takes over a spare one: it is written into it and renamed, which needs neither a
+block nor an inode. Such a file is as long as a spare one, padded with line ends, and becomes a spare one again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from slurm_plugin.core.files.atomic import draft_of, replace_file
 from slurm_plugin.core.units import KIB
 
 SPARES = 64
-"""As many jobs may start on a node whose disk is full, beside those that run."""
+"""This many jobs may start on a node with a full disk, in addition to those that run."""
 
 SPARE_BYTES = 4 * KIB
 
@@ -33,7 +33,7 @@ class SpareFiles:
         self._folder = run / "spare"
 
     def fill(self) -> None:
-        """Lay in what is missing, as far as there is room."""
+        """Create missing spare files, as far as there is space."""
         with suppress(OSError):
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             there = set(os.listdir(self._folder))
@@ -50,7 +50,7 @@ class SpareFiles:
             mode: Its permissions.
 
         Raises:
-            OSError: It cannot be written, and no spare file is left; the old content is untouched.
+            OSError: It cannot be written, and no spare file is left; the old content is unchanged.
         """
         try:
             replace_file(path, content, mode=mode)
@@ -59,7 +59,7 @@ class SpareFiles:
                 raise
 
     def discard(self, path: Path) -> None:
-        """Take a file away; nothing happens if there is none."""
+        """Remove a file; nothing happens if there is none."""
         with suppress(OSError):
             if path.lstat().st_size == SPARE_BYTES:
                 path.rename(self._folder / f"used-{path.name}")
@@ -68,7 +68,7 @@ class SpareFiles:
             path.unlink(missing_ok=True)
 
     def _take(self, path: Path, content: bytes, mode: int) -> bool:
-        """Make a spare file the wanted one; return whether there was one."""
+        """Turn a spare file into this file; return whether there was one."""
         draft = draft_of(path)
         try:
             names = os.listdir(self._folder)
@@ -91,7 +91,7 @@ class SpareFiles:
 
 
 def _reserve(path: Path) -> None:
-    """Make a file that holds its whole page; nothing stays of one that cannot."""
+    """Create a file with a whole page allocated; nothing stays if that fails."""
     handle = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, 0o444)
     try:
         os.posix_fallocate(handle, 0, SPARE_BYTES)

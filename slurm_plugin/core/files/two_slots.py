@@ -1,8 +1,8 @@
-"""A file of two slots whose space is reserved beforehand: a writer that is killed leaves the old text or the new one.
+"""A file of two preallocated slots: a writer that is killed leaves the old text or the new one.
 
 Each write goes into the older slot. A slot is a line `rad-ledger VERSION NUMBER CRC LENGTH` and that many bytes of
-text; the whole slot with the highest number counts, and one whose checksum does not fit was never written to its end.
-Nothing is allocated when a text is written, so that a full disk cannot refuse one.
+text; the intact slot with the highest number counts, and one with a wrong checksum was never written to its end.
+Nothing is allocated when a text is written, so that a full disk cannot prevent it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from slurm_plugin.core.files.atomic import draft_of
 from slurm_plugin.core.units import KIB
 
 SLOT_BYTES = 256 * KIB
-"""Some 700 reservations of 350 bytes."""
+"""Some 700 allocations of 350 bytes."""
 
 VERSION = 1
-"""Of the slot's form; what is inside may grow without a new one."""
+"""Version of the slot's format; its content may grow without a new one."""
 
 
 class TwoSlots:
@@ -29,15 +29,15 @@ class TwoSlots:
         self._path = path
 
     def read(self) -> bytes | None:
-        """Return the text; None if no slot is whole: there is none, or a writer was met in the middle of its first."""
+        """Return the text; None if no slot is intact: there is none, or the first write is still in progress."""
         slots = self._slots()
         return max(slots.values())[1] if slots else None
 
     def write(self, text: bytes) -> bool:
-        """Replace the text; return whether the file was made for it.
+        """Replace the text; return whether the file was created for it.
 
         Raises:
-            OSError: It cannot be written; the older text is still there, whole.
+            OSError: It cannot be written; the older text is still intact.
         """
         slots = self._slots()
         number = 1 + max((number for number, _ in slots.values()), default=0)
@@ -58,7 +58,7 @@ class TwoSlots:
         return made
 
     def _slots(self) -> dict[int, tuple[int, bytes]]:
-        """Return number and text of each whole slot."""
+        """Return number and text of each intact slot."""
         try:
             content = self._path.read_bytes()
         except OSError:
@@ -71,7 +71,7 @@ class TwoSlots:
         return found
 
     def _create(self) -> int:
-        """Make the file with all of its space, and return a handle; it appears whole or not at all."""
+        """Create the file with all of its space, and return a handle; it appears complete or not at all."""
         draft = draft_of(self._path)
         draft.unlink(missing_ok=True)
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,1 +1,1 @@
-"""Memory that earlier runs used, and what it says of the next."""
+"""Memory that earlier runs used, and what the next one books because of it."""

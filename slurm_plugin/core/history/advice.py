@@ -1,4 +1,4 @@
-"""What to tell the owner of a job that ended: what it used of what it booked, and what to do next time. Pure."""
+"""Advice for the user of an ended job: usage compared with the booking, and what to change next time. No I/O."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from slurm_plugin.core.history.runs import Run, bound_of
 from slurm_plugin.core.units import GIB, human
 
 WORTH_BYTES = GIB
-"""Less than this between booked and needed is not worth a word."""
+"""A smaller difference between booked and needed memory is not mentioned."""
 
 IDLE = 0.15
-"""Below this mean SM activity a training mostly waits for something else than its GPU."""
+"""Below this mean SM activity a training mostly waits for something other than its GPU."""
 
 LEAST_S = 60.0
-"""A shorter run says little of a training's activity."""
+"""A shorter run shows little of a training's activity."""
 
 
 def used(run: Run) -> str:
-    """Return what a run used, in a few words; "" if nobody saw it.
+    """Return what a run used, in a few words; "" if it was not observed.
 
     >>> used(Run(user_id=1, peak_bytes=9 * GIB, booked_bytes=12 * GIB, mean_smact=0.41))
     'used 9.0 of 12.0 GiB, SM activity 0.41'
@@ -35,8 +35,8 @@ def next_time(run: Run, *, remembered: bool) -> tuple[str, ...]:
     """Return what is worth changing, one sentence each, the most useful first.
 
     Args:
-        run: How it went.
-        remembered: Whether radd will book what this run was seen to need if the same model comes again.
+        run: The run.
+        remembered: Whether radd will book the observed need of this run if the same model is submitted again.
     """
     found = []
     if run.outcome == "ok" and run.peak_bytes is not None:

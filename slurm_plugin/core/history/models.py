@@ -1,11 +1,11 @@
-"""What a profile's key stands for: one line of JSON for each model and training setup, in STATE/models.jsonl.
+"""Meaning of profile keys: one line of JSON for each model and training setup, in STATE/models.jsonl.
 
     {"profile":"ab12","user":1000,"time_s":1.5,"name":"resnet50","family":"cnn","parameters":25557032,"batch_size":64,
      "optimizer":"adam","precision":"amp","text":"p3.0.1..."}
 
-radd writes a line when a user first submits a model; `rad history` and `rad report` name it. The name is that of the
-file which the user gave as model=, so it is for people alone. The lines are for root and SlurmUser, because they tell
-who trains what.
+radd writes a line when a user first submits a model; `rad history` and `rad report` show its name. The name is that of
+the file which the user gave as model=, so it is for display only. Only root and SlurmUser may read the lines, because
+they show what each user trains.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Model:
 
     Attributes:
         profile: Its key, as in Run.profile_key.
-        user: Who submitted it, by id.
+        user: Id of the user that submitted it.
         time_s: When that was first seen, seconds since the epoch.
-        name: What its user calls it.
+        name: The user's name for it.
         family: "cnn", "transformer", ...
-        parameters: How many it has.
+        parameters: Number of parameters.
         batch_size: Samples per step and process.
         optimizer: As in #RAD.
         precision: As in #RAD.
@@ -50,7 +50,7 @@ class Model:
     text: str = ""
 
     def __str__(self) -> str:
-        """Return it for a person."""
+        """Return it in readable form."""
         size = f"{self.parameters:,} parameters"
         return f"{self.name} ({self.family}, {size}, batch {self.batch_size}, {self.optimizer}, {self.precision})"
 
@@ -59,12 +59,12 @@ _KINDS = {"user": int, "time_s": float, "parameters": int, "batch_size": int}
 
 
 def models_path(state: Path) -> Path:
-    """Return where the file lies; `state` is paths.state."""
+    """Return the path of the file; `state` is paths.state."""
     return state / "models.jsonl"
 
 
 def name_of(path: str) -> str:
-    """Return what to call a model that a user named by a path.
+    """Return the display name of a model that a user named by a path.
 
     >>> name_of("models/resnet50.txt"), name_of("hf:meta/llama")
     ('resnet50', 'llama')
@@ -79,7 +79,7 @@ def to_line(model: Model) -> bytes:
 
 
 def from_lines(lines: Iterable[bytes]) -> dict[tuple[int, str], Model]:
-    """Return models by user and key, the last word on each; damaged lines are skipped."""
+    """Return models by user and key, the latest line for each; damaged lines are skipped."""
     names = [field.name for field in dataclasses.fields(Model)]
     found = {}
     for line in lines:

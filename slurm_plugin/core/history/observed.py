@@ -1,9 +1,9 @@
-"""What jobs of this site really needed, in memory, and what of it a next run books. Pure.
+"""Memory that jobs of this site really needed, and what the next run books because of it. No I/O.
 
-A run is one of the same user training the same model in the same way; other users' runs do not count. Any run raises
-what the next one books. It lowers that only if it is representative: watched for a minute (`LEAST_RUN_S`), and busy
-with the GPU where that is measured. One such run is enough if its peak is as near below the estimate as the estimate's
-own bound is above it. A lower peak counts only as that floor, and after several such runs (`SEVERAL`).
+Only runs of the same user with the same model and setup count. Any run can raise what the next one books. It lowers
+that only if it is representative: observed for a minute (`LEAST_RUN_S`), and busy with the GPU where that is measured.
+One such run is enough if its peak is as near below the estimate as the estimate's bound is above it. A lower peak
+counts only as that floor, and after several such runs (`SEVERAL`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from slurm_plugin.core.records.submission import MemoryEstimate
 LEAST_RUN_S = 60.0
 """A shorter run may have ended before its first whole step."""
 LEAST_SMACT = 0.01
-"""Of the SMs kept busy, on average: who holds memory and computes nothing has not trained."""
+"""Least mean share of SMs kept busy: a job that uses memory but computes nothing has not trained."""
 SEVERAL = 3
-"""Representative runs that it takes to book less than the estimate's own quantiles make likely."""
+"""Representative runs required to book less than the estimate's own quantiles make likely."""
 MAX_KEYS = 100_000
-"""Of more kinds of jobs the ones that ran longest ago are forgotten."""
+"""Beyond this number of kinds of jobs, those that ran longest ago are forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Seen:
     Attributes:
         peak_bytes: The highest peak of all of them.
         smact: Expected share of SMs kept busy (0 to 1), or None.
-        runs: How many were representative.
+        runs: Number of representative runs.
     """
 
     peak_bytes: int
@@ -48,16 +48,16 @@ def is_representative(run: Run) -> bool:
 
 
 def floor_of(estimate: MemoryEstimate) -> int:
-    """Return what is booked at least: as far below the best guess as the bound is above it, as a factor."""
+    """Return the smallest booking: as far below the estimate as the bound is above it, as a factor."""
     return estimate.estimate_bytes * estimate.estimate_bytes // max(estimate.upper_bytes, 1)
 
 
 def with_runs(estimate: MemoryEstimate, seen: Seen) -> MemoryEstimate:
-    """Return what a job needs by its estimate and by earlier runs of it.
+    """Return the need of a job from its estimate and its earlier runs.
 
     Args:
-        estimate: Of one process, with its profile's key.
-        seen: What its runs came to.
+        estimate: Estimate of one process, with its profile's key.
+        seen: Summary of its runs.
     """
     bound_bytes, floor_bytes = bound_of(seen.peak_bytes), floor_of(estimate)
     if bound_bytes < estimate.upper_bytes and seen.runs < (1 if seen.peak_bytes >= floor_bytes else SEVERAL):
@@ -71,25 +71,26 @@ def with_runs(estimate: MemoryEstimate, seen: Seen) -> MemoryEstimate:
     return MemoryEstimate(
         estimate_bytes=max(seen.peak_bytes, floor_bytes),
         upper_bytes=bound_of(max(seen.peak_bytes, floor_bytes)),
-        confidence=None,  # no runs were held out to say how often a peak with its margin holds
+        confidence=None,  # no held-out runs to measure how often a peak with its margin is enough
         source="history",
         profile_key=estimate.profile_key,
     )
 
 
 class ObservedPeaks:
-    """What is known of runs, by user, model and setup, and processes on a GPU: what is seen they hold together."""
+    """Summaries of runs, by user, model and setup, and processes on a GPU; peaks are those of all these together."""
 
     def __init__(self) -> None:
         self._seen: OrderedDict[tuple[int, str, int], Seen] = OrderedDict()
 
     def add(self, run: Run) -> None:
-        """Take in a run that ended well; one that does not tell what its model needs is left out.
+        """Add a run that ended well; a run that does not show what its model needs is ignored.
 
-        Of its activity a busier run counts at once, a calmer one by half: who pretends to be calm once gains little.
+        A busier run raises the activity at once, a less busy one lowers it by half: faking low activity once gains
+        little.
 
         Args:
-            run: It; one that was cut short by lack of memory must have no profile key.
+            run: The run; one that was cut short by lack of memory must have no profile key.
         """
         processes = run.processes or 1
         if run.profile_key is None or run.peak_bytes is None or run.peak_bytes <= 0 or processes < 1:
@@ -108,12 +109,12 @@ class ObservedPeaks:
             self._seen.popitem(last=False)
 
     def of(self, user_id: int, profile_key: str, *, processes: int = 1) -> Seen | None:
-        """Return what is known of one process of a job that this user ran before; None if it is new.
+        """Return the summary for one process of a job that this user ran before; None if it is new.
 
         Args:
             user_id: The user.
             profile_key: `ModelProfile.key`.
-            processes: That share a GPU; what they held together is divided evenly.
+            processes: Number that share a GPU; their joint usage is divided evenly.
         """
         known = self._seen.get((user_id, profile_key, processes))
         if known is None:

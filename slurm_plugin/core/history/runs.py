@@ -1,11 +1,11 @@
-"""What runs really needed: one line of JSON each in STATE/peaks.jsonl. Everybody who writes or reads it does so here.
+"""Observed needs of runs: one line of JSON each in STATE/peaks.jsonl. All reads and writes of the file are here.
 
     {"time_s":1.5,"job":7,"restart":0,"user":1000,"partition":"gpu","outcome":"ok","estimate_bytes":3221225472,
      "booked_bytes":4294967296,"peak_bytes":2147483648,"mean_smact":0.4,"smact":0.45,"gpus":["GPU-..."],
      "processes":1,"profile":"ab12"}
 
-Only `user` is in every line. `profile` is there if the run tells what its model needs: it ended well, and was watched.
-The file is for root and SlurmUser alone, because it tells who ran what.
+Only `user` is in every line. `profile` is there if the run shows what its model needs: it ended well, and was observed.
+Only root and SlurmUser may read the file, because it shows what each user ran.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ class Run:
     """One run of a job on one node; None means not known.
 
     Attributes:
-        user_id: The owner.
+        user_id: The job's user.
         peak_bytes: Highest GPU memory that the monitor saw.
-        profile_key: Hash of model and training setup, where the run tells what these need.
-        missed_key: The same of a run that needed more than it was allowed, and was cut short by that.
+        profile_key: Hash of model and training setup, if the run shows what these need.
+        missed_key: The same for a run that needed more than it was allowed, and was cut short by that.
         job_id: Slurm's job id.
         restart: How often the job was requeued before.
         time_s: When it ended, seconds since the epoch.
         partition: Partition name.
         outcome: How it ended, as in Outcome.kind.
-        estimate_bytes: The best guess before it.
-        booked_bytes: What it booked; None for a whole GPU.
-        cap_bytes: What it was allowed to hold at most; None for a whole GPU.
+        estimate_bytes: The estimate before it.
+        booked_bytes: Its booking; None for a whole GPU.
+        cap_bytes: Its limit; None for a whole GPU.
         mean_smact: Its mean SM activity.
         p95_smact: The 95th percentile of it.
         energy_j: Its share of the GPUs' energy.
         start_s: When it was first seen on a GPU, seconds since the epoch.
         node: Where it ran.
-        smact: What it would keep busy with a GPU to itself, where the run tells it.
+        smact: Share of SMs that it would keep busy alone on a GPU, if the run shows it.
         gpus: UUIDs of the GPUs it was seen on.
-        processes: That shared each of these, as it was booked.
+        processes: Number that shared each of these, from its booking.
     """
 
     user_id: int
@@ -72,7 +72,7 @@ class Run:
 
 
 _NAMES = {"user_id": "user", "profile_key": "profile", "missed_key": "missed", "job_id": "job"}
-"""Fields whose name in the file is another one."""
+"""Fields with a different name in the file."""
 
 _KINDS: dict[str, type] = {
     **dict.fromkeys(
@@ -98,12 +98,12 @@ LEAST_MARGIN_BYTES = 256 * MIB
 
 
 def bound_of(peak_bytes: int) -> int:
-    """Return what a run books that was seen to need so much before."""
+    """Return what the next run books after this observed peak."""
     return max(int(peak_bytes * MARGIN), peak_bytes + LEAST_MARGIN_BYTES)
 
 
 def peaks_path(state: Path) -> Path:
-    """Return where the file lies; `state` is paths.state."""
+    """Return the path of the file; `state` is paths.state."""
     return state / "peaks.jsonl"
 
 
@@ -131,7 +131,7 @@ def to_line(run: Run) -> bytes:
 
 
 def from_line(line: bytes) -> Run | None:
-    """Return the run of a line; None if it is damaged, as half a line is after a crash."""
+    """Return the run of a line; None if the line is damaged, such as half a line after a crash."""
     try:
         row = json.loads(line)
         told = {

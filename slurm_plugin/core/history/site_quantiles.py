@@ -1,18 +1,18 @@
-"""What a site's own runs say of our estimates: limits for the shipped quantiles, one set for each group of jobs. Pure.
+"""Learn limits for the shipped quantiles from a site's own runs, one set for each group of jobs. No I/O.
 
 A run's score is what it needed above its estimate, in widths: (peak - estimate) / (bound - estimate). The quantiles of
-these scores are those of split conformal prediction with its finite-sample correction, Mondrian by group as the shipped
-ones (gpumemnet/estimators/conformal.py). Runs are not independent, so they are weighed: a model counts once, in equal
-parts for each user who runs it, and each user's part for each setup that he trains it with (Dunn, Wasserman, Ramdas,
+these scores are those of split conformal prediction with its finite-sample correction, Mondrian by group like the
+shipped ones (gpumemnet/estimators/conformal.py). Runs are not independent, so they are weighted: a model counts once,
+split equally among its users, and each user's part equally among that user's setups (Dunn, Wasserman, Ramdas,
 "Distribution-free prediction sets for two-layer hierarchical models", JASA 2022). Older runs weigh less.
 
-A user chooses what he runs, so nobody's runs are believed alone. Quantiles are computed again with each user left out,
-and the shipped one moves only as far as all of these agree:
+Users choose what they run, so the runs of a single user are not trusted. Quantiles are computed again with each user
+left out, and the shipped one moves only as far as all of these agree:
 
     booked = the shipped quantile, brought between the lowest and the highest of them
 
-So no user, with whatever number of jobs, brings a quantile below what is shipped and what everybody else's runs say, or
-above both.
+So no user, with any number of jobs, can bring a quantile below both the shipped one and the one from all other users'
+runs, or above both.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from slurm_plugin.core.booking.confidence import SHARES
 
 LEAST_USERS = 3
 LEAST_MODELS = 20
-"""What must be left without any one user for a group to be learned. With 20 models the 95th percentile is the highest
-score of them, so nothing above it is lowered."""
+"""Models that must remain without any one user for a group to be learned. With 20 models the 95th percentile is their
+highest score, so nothing above it is lowered."""
 MOST_OF_ONE_USER = 10.0
-"""Models that the runs of one user count as at most."""
+"""Maximum number of models that the runs of one user count as."""
 HALF_LIFE_S = 60 * 86400.0
-"""A run so old counts half: PyTorch, drivers and what people train change."""
+"""A run of this age counts half: PyTorch, drivers and models change."""
 FORGOTTEN_S = 4 * HALF_LIFE_S
-"""A run so old no longer counts."""
+"""A run of this age no longer counts."""
 MOST_SCORE = 4.0
-"""Nothing is raised above so many shipped widths: who needs more has another problem, which the misses show."""
+"""No quantile is raised above this many shipped widths: a larger need is another problem, which the misses show."""
 BOUND = 0.99
-"""From this share on a quantile is a bound: it is not lowered below any run that was seen."""
+"""From this share on a quantile is a bound: it is not lowered below any observed run."""
 MOST_PARTS = 50
-"""Of more users, so many equal parts are left out in turn."""
+"""With more users than this, this many equal groups of them are left out in turn."""
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What one user's runs of one model in one setup came to.
+    """Summary of one user's runs of one model in one setup.
 
     Attributes:
         user_id: The user.
-        model: What is the same for a model however it is trained.
+        model: Key of the model, the same for all its training setups.
         profile: `ModelProfile.key`: model and setup.
         score: The highest need among these runs, in widths above the estimate.
         age_s: Seconds since the last of them.
-        runs: How many there were.
+        runs: Number of runs.
     """
 
     user_id: int
@@ -66,14 +66,14 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Between what the quantiles of one group are brought, in widths above the estimate, one for each of SHARES.
+    """Limits for the quantiles of one group, in widths above the estimate, one for each of SHARES.
 
     Attributes:
-        lowest: Below these no quantile stays; they rise, from 0 at least.
-        highest: Above these none stays; they rise, to infinity where there are too few runs to lower anything.
-        runs: Runs behind them.
-        models: Different models among these.
-        users: Different users.
+        lowest: Lower limits; they rise, from 0 at least.
+        highest: Upper limits; they rise, to infinity where there are too few runs to lower anything.
+        runs: Number of runs behind them.
+        models: Number of different models.
+        users: Number of different users.
     """
 
     lowest: tuple[float, ...]
@@ -87,7 +87,7 @@ def limits_of(observed: Iterable[Observation]) -> Limits | None:
     """Return the limits of a group; None if too few models or users were seen, or one user is most of them.
 
     Args:
-        observed: What was seen of the group, each pair of user and profile once.
+        observed: Observations of the group, each pair of user and profile once.
     """
     kept = sorted(
         (each for each in observed if 0 <= each.age_s < FORGOTTEN_S and math.isfinite(each.score)),
@@ -115,10 +115,10 @@ def limits_of(observed: Iterable[Observation]) -> Limits | None:
 
 
 def weights(observed: Sequence[Observation]) -> list[float]:
-    """Return how much each counts: a model once, a user as MOST_OF_ONE_USER at most, older ones less.
+    """Return the weight of each observation: a model counts once, a user as MOST_OF_ONE_USER at most, older ones less.
 
     Args:
-        observed: Each pair of user and profile once.
+        observed: Observations, each pair of user and profile once.
     """
     setups = Counter((each.model, each.user_id) for each in observed)
     users = Counter(model for model, _ in setups)
@@ -139,10 +139,11 @@ def _quantiles(rising: Sequence[Observation], weighed: Sequence[float], *, above
     """Return the quantile of the scores for each of SHARES, where the new job counts as one more.
 
     Args:
-        rising: What was seen, by score.
-        weighed: How much each counts.
+        rising: Observations in order of score.
+        weighed: Weight of each.
         above: 1 counts the new job above all others, as split conformal prediction does: a quantile is lowered only to
-            what surely holds its share. 0 counts it below all: one is raised only to what surely does not hold more.
+            a value that certainly covers its share. 0 counts it below all: a quantile is raised only to a value that
+            certainly covers no more.
     """
     total = sum(weighed) + 1.0
     found: list[float] = []
@@ -157,6 +158,6 @@ def _quantiles(rising: Sequence[Observation], weighed: Sequence[float], *, above
 
 
 def _parts(users: Sequence[int]) -> list[frozenset[int]]:
-    """Return who is left out in turn: nobody, and each user, or equal parts of many."""
+    """Return the sets of users left out in turn: none, then each user, or equal groups of many."""
     count = min(len(users), MOST_PARTS)
     return [frozenset(), *(frozenset(users[first::count]) for first in range(count))]

@@ -1,10 +1,10 @@
-"""What a site learned, as it is kept and used: limits by group in STATE/learned.json, applied to one estimate.
+"""Store and apply what a site learned: limits by group in STATE/learned.json, applied to one estimate.
 
     {"version":1,"made_for":"...","time_s":1.5,"groups":{"torchinfo@h200":{"lowest":[...],"highest":[...,null],
      "runs":157,"models":61,"users":9}}}
 
-The file names no user and no model, and everybody may read it: radd books by it, and `rad-estimate` says the same as
-sbatch. What is missing, damaged or made for another estimator changes nothing.
+The file names no user and no model, and all users may read it: radd books by it, and `rad-estimate` agrees with sbatch.
+A file that is missing, damaged or made for another estimator changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST = MIB
 """Bytes of the file that are read; a site has some dozens of groups of 500 bytes."""
 ANY_GPU = "gpu"
 _SHOWN = 0.95
-"""The quantile that people are told of, beside the bound."""
+"""The quantile shown to users, next to the bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Learned:
     Attributes:
         made_for: The estimator and its settings that the runs were compared with.
         time_s: When it was learned, seconds since the epoch.
-        groups: By `group_of`.
+        groups: Limits by `group_of`.
     """
 
     made_for: str = ""
@@ -46,22 +46,22 @@ class Learned:
 
 
 def learned_path(state: Path) -> Path:
-    """Return where the file lies; `state` is paths.state."""
+    """Return the path of the file; `state` is paths.state."""
     return state / "learned.json"
 
 
 def group_of(kind: str, gpu: str) -> str:
-    """Name the jobs that are learned from together.
+    """Return the name of a group of jobs that are learned from together.
 
     Args:
-        kind: What the estimate was made from, as `MemoryEstimate.kind`.
+        kind: Basis of the estimate, as `MemoryEstimate.kind`.
         gpu: Type of GPU.
     """
     return f"{kind}@{gpu}"
 
 
 def gpu_of(config: Config, partition: str | None) -> str:
-    """Name the type of GPU of a partition; jobs of several are alike only on one type.
+    """Return the type of GPU of a partition; jobs of several partitions form a group only on one type.
 
     Args:
         config: rad.toml.
@@ -72,11 +72,11 @@ def gpu_of(config: Config, partition: str | None) -> str:
 
 
 def applied(estimate: MemoryEstimate, limits: Limits) -> MemoryEstimate:
-    """Return an estimate whose quantiles and bound are brought between the limits; its best guess stays.
+    """Return an estimate with quantiles and bound moved between the limits; the estimate itself is unchanged.
 
     Args:
-        estimate: As shipped.
-        limits: What the site learned of its group.
+        estimate: The shipped estimate.
+        limits: What the site learned about its group.
     """
     width = estimate.upper_bytes - estimate.estimate_bytes
     if width <= 0:
@@ -135,7 +135,7 @@ def to_text(learned: Learned) -> str:
 
 
 def from_text(text: str) -> Learned | None:
-    """Return what a file says; None if it is damaged or of another version."""
+    """Return the content of a file; None if it is damaged or of another version."""
     try:
         tree = json.loads(text)
         if tree["version"] != VERSION or tuple(tree["shares"]) != SHARES:
@@ -150,7 +150,7 @@ def from_text(text: str) -> Learned | None:
 
 
 def read_learned(state: Path) -> Learned:
-    """Return what a site learned; nothing where the file is missing, damaged or of another version.
+    """Return what a site learned; nothing if the file is missing, damaged or of another version.
 
     Args:
         state: paths.state.
@@ -167,8 +167,8 @@ def _limits(row: Mapping[str, Any]) -> Limits:
     """Return the limits of one group.
 
     Raises:
-        ValueError: They do not rise, or are not what SHARES asks for.
-        TypeError: They are no numbers.
+        ValueError: They do not rise, or do not match SHARES.
+        TypeError: They are not numbers.
         KeyError: One is missing.
     """
     lowest = tuple(float(score) for score in row["lowest"])

@@ -1,1 +1,1 @@
-"""The frame in which Prolog and Epilog run: time limit, arguments, exit status."""
+"""Common frame of Prolog and Epilog: time limit, arguments, exit status."""

@@ -1,4 +1,4 @@
-"""Start a hook of a GPU node: its work in a child, and rad.toml in another that reads it meanwhile."""
+"""Start a hook of a GPU node: its work in one child, while another reads rad.toml."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ def run_hook(name: str, load: Callable[[], ModuleType]) -> int:
 
     try:
         supervised(work, rescue, started_s=started_s, limits=LIMITS[name])
-    except Exception as exc:  # noqa: BLE001 - whatever it is, the node must not be drained for it
+    except Exception as exc:  # noqa: BLE001 - no error of any kind may drain the node
         print(f"rad {name}: {exc}", file=sys.stderr)
     return 0

@@ -1,12 +1,12 @@
-"""A hook's own limit of time, kept by a process that does nothing else.
+"""Time limit of a hook, enforced by a process that does nothing else.
 
 Slurm waits for its hooks, by default without end. So a hook does its work in a child (process/child.py). If the time
-is over before the child has ended by itself, a second child does what must be done all the same: it gives back what the
-job holds. The limits count from the start of the process as the kernel tells it, so that they cover the interpreter's
-start on a busy machine too.
+is over before the child has ended by itself, a second child does the indispensable part: it releases the job's
+allocation. The limits count from the start of the process in the kernel, so that they cover the interpreter's start on
+a busy machine too.
 
-The parent loads next to nothing, and the child loads what it works with: a fork of a small process is quick, and a
-file server that hangs while a module is loaded is covered by the limit too.
+The parent loads next to nothing, and the child loads its modules itself: a fork of a small process is quick, and the
+limit covers a file server that hangs while a module is loaded.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from slurm_plugin.core.process.child import ChildError, in_child, monotonic_s
 from slurm_plugin.core.text import one_line
 
 LONGEST_START_S = 60.0
-"""No interpreter takes longer to start; an older process has a clock of its own (a container's)."""
+"""No interpreter takes longer to start; an older process has a different clock (that of a container)."""
 
 _UNWIND_S = 0.3
-"""A child is interrupted so long before it is killed: it ends the programs that it waits for, and says where it was."""
+"""A child is interrupted this long before it is killed: it ends programs that it waits for, and logs where it was."""
 
 _LONGEST_COMPLAINT = 1000
 
 
 class Limits:
-    """When a hook is over, in seconds since its process was started.
+    """Time limits of a hook, in seconds since its process was started.
 
     Attributes:
         work_s: When its work is given up.
         end_s: When its second child is given up.
-        least_s: What each child gets in any case, also where starting the interpreter took all the time.
+        least_s: Minimum time for each child, even if starting the interpreter took all the time.
     """
 
     __slots__ = ("end_s", "least_s", "work_s")
@@ -51,15 +51,15 @@ LIMITS = {
     "task_prolog": Limits(work_s=7.2, end_s=8.7),
     "epilog": Limits(work_s=15.0, end_s=18.0),
 }
-"""Of each hook. slurmctld calls a Prolog hung near MessageTimeout, 10 s by default; for an Epilog it waits.
+"""Limits of each hook. slurmctld reports a Prolog as hung near MessageTimeout, 10 s by default; for an Epilog it waits.
 
-Where the first of two slurmctld is a machine without power, a question takes two seconds more. A put-back has three of
-them (6.2 s in all), and a rerun four (9.1 s).
+Where the first of two slurmctld is a machine without power, a query takes two seconds more. A requeue by the Prolog has
+three queries (6.2 s in total), and a rerun four (9.1 s).
 """
 
 
 class _Ended:
-    """How a child ended; `status` is None if its task was not done."""
+    """Result of a child; `status` is None if its task was not completed."""
 
     __slots__ = ("err", "out", "status", "why")
 
@@ -80,7 +80,7 @@ def hook_started_s() -> float:
 
 
 def age_s() -> float:
-    """Return for how long this process has run; 0 where the kernel does not tell anything plausible.
+    """Return for how long this process has run; 0 if the kernel reports nothing plausible.
 
     Source: proc(5), /proc/PID/stat, field 22.
     """
@@ -100,14 +100,14 @@ def supervised(
     started_s: float,
     limits: Limits,
 ) -> int:
-    """Run a hook's work under its limit of time and return the hook's exit status.
+    """Run a hook's work under its time limit and return the hook's exit status.
 
-    What a child prints is printed here once it has ended by itself.
+    The output of a child is printed here once it has ended by itself.
 
     Args:
         work: The hook; returns its exit status.
-        rescue: What must be done if the work did not end by itself; it is told why and returns the exit status.
-        started_s: When the hook was started, as `hook_started_s` tells.
+        rescue: What must be done if the work did not end by itself; it gets the reason and returns the exit status.
+        started_s: When the hook was started, from `hook_started_s`.
         limits: The limits.
     """
     ended = _attempt(work, max(started_s + limits.work_s - monotonic_s(), limits.least_s))
@@ -132,12 +132,12 @@ def _attempt(task: Callable[[], int], timeout_s: float) -> _Ended:
 
 
 def _run(task: Callable[[], int], timeout_s: float) -> _Ended:
-    """In the child: do it, and say how it ended."""
+    """In the child: run the task, and report how it ended."""
     import gc
 
     from slurm_plugin.core.process.time_budget import TimeIsUp, time_budget
 
-    gc.disable()  # it lives for a tenth of a second, and all that it loads it keeps
+    gc.disable()  # it runs for a tenth of a second, and keeps all that it loads
     status: int | None = None
     why = ""
     sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
@@ -146,14 +146,14 @@ def _run(task: Callable[[], int], timeout_s: float) -> _Ended:
             status = int(task())
     except TimeIsUp as exc:
         why = f"{exc}{_place(exc)}"
-    except Exception as exc:  # noqa: BLE001 - what nobody expected is told, and the rescue follows
+    except Exception as exc:  # noqa: BLE001 - any unexpected error is reported, and the rescue follows
         why = f"{type(exc).__name__}: {exc}{_place(exc)}"
     complaint = sys.stderr.getvalue()[-_LONGEST_COMPLAINT:]
     return _Ended(status, one_line(why, _LONGEST_COMPLAINT), sys.stdout.getvalue(), complaint)
 
 
 def _place(exc: BaseException) -> str:
-    """Return where in our own code it happened."""
+    """Return where in RAD's code it happened."""
     place, step = "", exc.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename

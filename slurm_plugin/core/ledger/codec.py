@@ -1,7 +1,7 @@
-"""A ledger as text: JSON that older and newer releases can read.
+"""Encode a ledger as JSON text that older and newer releases can read.
 
-A release may add fields and never changes the meaning of one. What a reader does not know it passes over; what it
-misses has a default; a kind of reservation that it has never heard of counts as a whole GPU.
+A release may add fields and never changes the meaning of one. A reader skips unknown fields and uses defaults for
+missing ones; an unknown kind of allocation counts as a whole GPU.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ def encode(ledger: Ledger, *, boot_id: str) -> bytes:
 
 
 _LARGEST = 2.0**63
-"""No time and no share is larger; a whole number beyond a float's range would be an error later."""
+"""No time and no share is larger; an integer beyond a float's range would be an error later."""
 
 
 def decode(text: bytes, *, boot_id: str) -> Ledger | None:
-    """Return the ledger in a text; None if it is of another boot, so that none of its jobs is alive.
+    """Return the ledger in a text; None if it is of another boot, so that none of its jobs still runs.
 
     Args:
         text: The content of a slot.
         boot_id: The present boot of the node.
 
     Raises:
-        LedgerError: The text holds no ledger.
+        LedgerError: The text is no ledger.
     """
     try:
         tree = json.loads(text)
@@ -66,7 +66,7 @@ def decode(text: bytes, *, boot_id: str) -> Ledger | None:
 
 
 def reservation_from(row: Any) -> Reservation:
-    """Return the reservation that JSON values describe.
+    """Return the allocation that JSON values describe.
 
     Raises:
         LedgerError: They describe none.

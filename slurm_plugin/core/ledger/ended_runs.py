@@ -1,11 +1,11 @@
-"""Which jobs have ended on this node and have had no Prolog since: RUN/ended/ID, root's.
+"""Jobs that have ended on this node and have had no Prolog since: RUN/ended/ID, owned by root.
 
     {"partition": "gpu", "reported": true}
 
-slurmd runs no Prolog for a job that it believes to know: 22.05 starts a requeued job so, until it has forgotten the run
-before. Each Epilog of a job that RAD places leaves such a file and each Prolog takes it away first, whatever the job or
-its partition is by then. So a task that finds one belongs to a run without a Prolog: nothing is reserved for it.
-A job that never had an Epilog here has none, and with it all that started before RAD was installed.
+slurmd runs no Prolog for a job that it still remembers: 22.05 starts a requeued job that way, until it has forgotten
+the run before. Each Epilog of a job that RAD places leaves such a file and each Prolog removes it first, whatever the
+job or its partition is by then. So a task that finds one belongs to a run without a Prolog: it has no allocation.
+A job that never had an Epilog here has no file, nor has any job that started before RAD was installed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from slurm_plugin.core.files.preallocated import SpareFiles
 
 KEPT_S = 1800.0
-"""slurmd knows a job until its credential expires, `cred_expire` (120 s as Slurm comes) after its end."""
+"""slurmd remembers a job until its credential expires, `cred_expire` (default 120 s) after its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,8 @@ class EndedRun:
 
     Attributes:
         partition: Its partition.
-        reported: Whether its Epilog has said how it ended: one that was killed in between does so when it runs again.
+        reported: Whether its Epilog has reported how it ended: one that was killed before that does so when it runs
+            again.
     """
 
     partition: str
@@ -41,7 +42,7 @@ class EndedRuns:
         self._run, self._folder = run, run / "ended"
 
     def note(self, job_id: int, ended: EndedRun) -> None:
-        """Say that a run is over; without the file its job's next run is taken for one with a Prolog.
+        """Record that a run is over; without the file the job's next run is treated as one with a Prolog.
 
         Args:
             job_id: Slurm's job id.
@@ -61,14 +62,14 @@ class EndedRuns:
             return None
 
     def forget(self, job_id: int) -> None:
-        """Say that a Prolog of the job runs; nothing happens if there is no file."""
+        """Record that a Prolog of the job runs; nothing happens if there is no file."""
         SpareFiles(self._run).discard(self._folder / str(job_id))
 
     def forget_old(self, *, now_s: float) -> None:
-        """Take away what slurmd has forgotten as well.
+        """Remove the files of runs that slurmd has forgotten as well.
 
         Args:
-            now_s: Seconds since the epoch; a clock that was set costs a file its time, or gives it more.
+            now_s: Seconds since the epoch; setting the clock shortens or lengthens the life of a file.
         """
         with suppress(OSError):
             for path in self._folder.iterdir():

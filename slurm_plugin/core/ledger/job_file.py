@@ -1,11 +1,11 @@
-"""What the Prolog leaves for the tasks of a job, in one file of root's: RUN/placed/ID.
+"""File that the Prolog leaves for the tasks of a job, owned by root: RUN/placed/ID.
 
     # {"boot_id": ..., "created_s": ..., "reservation": ...}    what a lost ledger is rebuilt from
     export CUDA_VISIBLE_DEVICES=GPU-...                         what TaskProlog exports
     refused the GPU is in use                                   instead of that: no task of this run may start
-    unplaced                                                    the Prolog was killed (gres_conf/prolog.sh says so)
+    unplaced                                                    the Prolog was killed (written by gres_conf/prolog.sh)
 
-Tasks read it and nobody but root writes here: nothing below paths.run belongs to a user.
+Tasks read it and only root writes here: nothing below paths.run belongs to a user.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.core.units import KIB
 
 LONGEST = 64 * KIB
-"""No such file is longer; a larger one is not ours."""
+"""No such file is longer; a larger one is not RAD's."""
 
 _ONE_LINE = {ord("\n"): " ", ord("\r"): " "}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedFile:
-    """What is known of a job by its file.
+    """Content of a job's file.
 
     Attributes:
         job_id: Slurm's job id.
         created_s: When it was written, seconds since boot; None if that was another boot.
-        held: What the job holds; None if it holds nothing, or the file cannot be read.
+        held: The job's allocation; None if it has none, or the file cannot be read.
     """
 
     job_id: int
@@ -44,7 +44,7 @@ class PlacedFile:
 
 
 class JobFile:
-    """The file of one job. Writing raises OSError where the file system does."""
+    """The file of one job. Writing raises the OSError of the file system."""
 
     def __init__(self, run: Path, job_id: int) -> None:
         self._job_id = job_id
@@ -52,37 +52,37 @@ class JobFile:
         self._run = run
 
     def place(self, variables: Mapping[str, str], held: Reservation, *, boot_id: str) -> None:
-        """Leave what every task of the job gets, and what the job holds.
+        """Write what every task of the job gets, and the job's allocation.
 
         Args:
             variables: By name; what TaskProlog prints.
-            held: What the job holds.
+            held: The job's allocation.
             boot_id: The present boot of the node.
         """
         self._write(_head(held, boot_id), _exports(variables))
 
     def refuse(self, reason: str, *, boot_id: str, now_s: float) -> None:
-        """Let no task of this run start.
+        """Prevent all tasks of this run from starting.
 
         Args:
-            reason: Why, for the user.
+            reason: The reason, for the user.
             boot_id: The present boot.
             now_s: Seconds since boot.
         """
         self._write({"boot_id": boot_id, "created_s": now_s, "reservation": None}, [f"refused {reason}"])
 
     def mark(self, variables: Mapping[str, str], *, boot_id: str, now_s: float) -> None:
-        """Say that a job is ours although it is not placed: its tasks get nothing but what its submission needs.
+        """Mark a job as managed although it is not placed: its tasks get only the variables that its submission needs.
 
         Args:
-            variables: That, by name.
+            variables: These variables, by name.
             boot_id: The present boot of the node.
             now_s: Seconds since the node's boot.
         """
         self._write({"boot_id": boot_id, "created_s": now_s, "reservation": None}, _exports(variables))
 
     def variables(self) -> dict[str, str]:
-        """Return what every task of the job gets; nothing if the job was left alone."""
+        """Return what every task of the job gets; nothing if the job was not managed."""
         return dict(pair.partition("=")[::2] for pair in self._lines("export "))
 
     def refusal(self) -> str | None:
@@ -94,15 +94,15 @@ class JobFile:
         return next(self._lines("unplaced"), None) is not None
 
     def exists(self) -> bool:
-        """Return whether there is one."""
+        """Return whether the file exists."""
         return self._path.exists()
 
     def remove(self) -> None:
-        """Take the file away; nothing happens if there is none."""
+        """Remove the file; nothing happens if there is none."""
         SpareFiles(self._run).discard(self._path)
 
     def read(self, *, boot_id: str) -> PlacedFile:
-        """Return what is known of the job by its file."""
+        """Return the content of the file."""
         nothing = PlacedFile(job_id=self._job_id, created_s=None, held=None)
         try:
             head = json.loads(_text(self._path).partition("\n")[0].removeprefix("# "))
@@ -124,7 +124,7 @@ class JobFile:
 
 
 def placed_files(run: Path, *, boot_id: str) -> tuple[PlacedFile, ...]:
-    """Return what is known of all jobs with a file.
+    """Return the contents of all job files.
 
     Args:
         run: Folder of the node's state (`paths.run`).

@@ -1,9 +1,9 @@
-"""The reservations of one node: pure state whose changes refuse what would break a rule.
+"""The allocations of one node: pure state that refuses changes that would break a rule.
 
-Rule 2: a whole GPU has one holder. Rule 3: what is booked on a GPU, with what unmanaged processes hold there, never
-exceeds what the GPU can give, and neither does what its jobs may need together (pool.py). Jobs that are not ours are
-noted as Slurm gave them: that may break either rule, and then nobody else is let in. ledger_codec.py writes it as
-text, ledger_store.py keeps that in a file, reconcile.py finds what of it is over.
+Rule 2: a whole GPU has one job. Rule 3: what is booked on a GPU, plus what unmanaged processes use there, never
+exceeds its usable memory, and neither does what its jobs may need together (pooled_reserve.py). Jobs that are not
+managed are recorded as Slurm allocated them: that may break either rule, and then no other job is admitted. codec.py
+writes the ledger as text, store.py keeps it in a file, reconcile.py finds the allocations that are over.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from slurm_plugin.core.records.node import Reservation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """Who holds what on the GPUs of one node.
+    """All allocations on the GPUs of one node.
 
     Attributes:
         reservations: At most one per job id.
-        last_gpu: The GPU that was given out last, where round robin goes on; None at the start.
-        swept_s: When it was last compared with what is really there, seconds since boot; None if it never was.
+        last_gpu: The GPU that was allocated last, where round robin continues; None at the start.
+        swept_s: When it was last reconciled, seconds since boot; None if never.
     """
 
     reservations: tuple[Reservation, ...] = ()
@@ -31,23 +31,23 @@ class Ledger:
     swept_s: float | None = None
 
     def of_job(self, job_id: int) -> Reservation | None:
-        """Return what a job holds, or None."""
+        """Return a job's allocation, or None."""
         return next((held for held in self.reservations if held.job_id == job_id), None)
 
     def on(self, uuid: str) -> tuple[Reservation, ...]:
-        """Return the reservations on one GPU."""
+        """Return the allocations on one GPU."""
         return tuple(held for held in self.reservations if uuid in held.gpus)
 
     def reserve(self, wanted: Reservation, room_bytes: Mapping[str, int]) -> Ledger:
-        """Return the ledger with a reservation, in place of any older one of the same job.
+        """Return the ledger with an allocation, which replaces any older one of the same job.
 
         Args:
-            wanted: The reservation.
-            room_bytes: What jobs may book on each GPU in all: usable memory less what unmanaged processes hold.
+            wanted: The allocation.
+            room_bytes: What jobs may book on each GPU in total: usable memory less what unmanaged processes use.
 
         Raises:
-            LedgerError: It would put a second job on a whole GPU, book more than a GPU has, or lend the job memory
-                beyond its booking that the surprises of all may need.
+            LedgerError: It would put a second job on a whole GPU, book more than a GPU has, or allow the job memory
+                above its booking that the overshoots of all jobs may need.
         """
         others = self.release(wanted.job_id, restart=wanted.restart)
         if others.of_job(wanted.job_id) is not None:
@@ -77,14 +77,14 @@ class Ledger:
         return replace(others, reservations=(*others.reservations, wanted), last_gpu=wanted.gpus[-1])
 
     def note(self, given: Reservation) -> Ledger:
-        """Return the ledger with what a job has already, whatever that breaks, in place of any older run of it."""
+        """Return the ledger with what a job has already, even if it breaks a rule, in place of any older run of it."""
         others = self.release(given.job_id, restart=given.restart)
         if others.of_job(given.job_id) is not None:
             return others
         return replace(others, reservations=(*others.reservations, given))
 
     def release(self, job_id: int, *, restart: int) -> Ledger:
-        """Return the ledger without a job's reservation, unless a later run of the job holds it by now.
+        """Return the ledger without a job's allocation, unless a later run of the job has it by now.
 
         Args:
             job_id: Slurm's job id.

@@ -1,6 +1,6 @@
-"""A lock between the processes of a node, whose holder gets the processor first because all others wait for it.
+"""A lock between the processes of a node; its holder runs at higher priority because all others wait for it.
 
-The lock lies in the kernel and is gone with its holder, however that ends.
+The kernel keeps the lock and releases it when its holder ends, in whatever way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import LedgerError
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
-"""Growing, so that a crowd of waiting hooks leaves the processor to the one that holds the lock."""
+"""Growing, so that many waiting hooks leave the processor to the one that holds the lock."""
 
 
 class NodeLock:
@@ -26,10 +26,10 @@ class NodeLock:
         self._clock = clock
 
     def make(self) -> None:
-        """Make its file, and the folder, where they are missing.
+        """Create its file, and the folder, where they are missing.
 
         Raises:
-            LedgerError: They cannot be made.
+            LedgerError: They cannot be created.
         """
         os.close(self._open())
 
@@ -55,7 +55,7 @@ class NodeLock:
 
     @contextmanager
     def tried(self) -> Iterator[bool]:
-        """Tell whether nobody holds the lock, and hold it then.
+        """Take the lock if it is free, without waiting; yield whether it was.
 
         Raises:
             LedgerError: The folder cannot be used.
@@ -88,7 +88,7 @@ def _try_lock(handle: int) -> bool:
 
 @contextmanager
 def _first_on_the_processor() -> Iterator[None]:
-    """Run with the highest ordinary priority, where that is allowed, and with the former one afterwards."""
+    """Run with the highest ordinary priority, where that is allowed, and restore the former one afterwards."""
     before = os.getpriority(os.PRIO_PROCESS, 0)
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, -20)

@@ -1,8 +1,8 @@
-"""What jobs on one GPU may need together: the sum of what each is expected to need, and one reserve for all surprises.
+"""Joint memory bound of the jobs on a GPU: sum of estimates plus one pooled reserve for estimation error.
 
-Estimates of different models err independently of each other, so that not all jobs surprise at once. What their caps
-exceed their estimates by is added as independent errors are, by the root of the sum of squares. Copies of one model err
-alike, and add up plainly. The sum never exceeds that of the caps.
+Estimates of different models err independently of each other, so not all jobs overshoot at once. The differences
+between limits and estimates are added as independent errors are, by the root of the sum of squares. Copies of one model
+err alike, and their differences add up linearly. The sum never exceeds that of the limits.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class Share:
     """One job's part of a GPU.
 
     Attributes:
-        expected_bytes: What it is expected to need, or holds already.
-        most_bytes: What it may hold at most; never less.
-        model: Jobs of the same one err alike; None is no model, and errs alone.
+        expected_bytes: What it is expected to need, or uses already.
+        most_bytes: Its limit; never less.
+        model: Jobs of the same model err alike; None is no model, and errs independently.
     """
 
     expected_bytes: int
@@ -30,7 +30,7 @@ class Share:
 
     @property
     def surprise_bytes(self) -> int:
-        """Return by how much it may exceed what is expected."""
+        """Return the possible overshoot: by how much it may exceed what is expected."""
         return self.most_bytes - self.expected_bytes
 
 
@@ -45,11 +45,11 @@ def share(
     """Return the part that a job takes of a GPU.
 
     Args:
-        booked_bytes: What it books; all of that is expected of a job without an estimate, and never more at its start.
-        cap_bytes: What it may hold at most; None if no more than it books.
-        estimate_bytes: The best guess; None if there is none.
+        booked_bytes: Its booking: the expected need of a job without an estimate; at a job's start never more is.
+        cap_bytes: Its limit; None if that is the booking.
+        estimate_bytes: The estimate; None if there is none.
         model: Its model; None if that is not known.
-        touched_bytes: What it holds now, which is no longer uncertain.
+        touched_bytes: What it uses now, which is no longer uncertain.
     """
     guess_bytes = booked_bytes if estimate_bytes is None else min(estimate_bytes, booked_bytes)
     return Share(
@@ -60,11 +60,11 @@ def share(
 
 
 def share_of(held: Reservation, touched_bytes: int = 0) -> Share:
-    """Return the part that a reservation takes of a GPU; `touched_bytes` is what its job holds now.
+    """Return the part that an allocation takes of a GPU.
 
     Args:
-        held: The reservation.
-        touched_bytes: What its job holds now.
+        held: The allocation.
+        touched_bytes: What its job uses now.
     """
     return share(
         held.booked_bytes,
@@ -89,12 +89,12 @@ def pooled_bytes(shares: Iterable[Share]) -> int:
 
 
 def widest(others: Iterable[Share], newcomer: Share, room_bytes: int) -> int | None:
-    """Return the most that a newcomer may hold so that all still have room; None if not even what it is expected to.
+    """Return the highest limit of an incoming job such that all jobs still fit; None if its expected need does not.
 
     Args:
-        others: Who is there.
-        newcomer: Who comes.
-        room_bytes: What jobs may have together.
+        others: The jobs on the GPU.
+        newcomer: The incoming job.
+        room_bytes: Memory that all jobs together may use.
     """
     others = tuple(others)
     surprises = _surprises(others)
@@ -107,7 +107,7 @@ def widest(others: Iterable[Share], newcomer: Share, room_bytes: int) -> int | N
 
 
 def _surprises(shares: Iterable[Share]) -> dict[object, int]:
-    """Return by how much the jobs of each model may exceed what is expected of them."""
+    """Return the possible overshoot of the jobs of each model."""
     found: dict[object, int] = {}
     for number, share in enumerate(shares):
         model: object = number if share.model is None else share.model

@@ -1,9 +1,9 @@
-"""Which reservations are over although nobody released them, and which are missing.
+"""Reconcile the ledger: find allocations that are over but were not released, and missing ones.
 
 An Epilog may never run: slurmd was killed, the controller forgot the job, the disk was full. So the ledger is compared
-with what root alone can make: the slurmstepds of this node, the processes on its GPUs with the jobs that their
-cgroups or parents tell, the files that the Prolog left, and what Slurm says. Pure: node/evidence.py
-collects, node/sweep.py applies.
+with evidence that only root can create: the slurmstepds of this node, the processes on its GPUs with the jobs that
+their cgroups or parents show, the files that the Prolog left, and Slurm's answer. No I/O: node/evidence.py collects,
+node/sweep.py applies.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.records.node import Reservation
 
 YOUNG_S = 20.0
-"""A job this young may have no slurmstepd yet: a site's other prologs and container images take their time."""
+"""A job younger than this may have no slurmstepd yet: a site's other prologs and container images take time."""
 
 LAUNCH_S = 45.0
-"""A batch job that Slurm has on this node for so long and that has no slurmstepd was never launched, or is gone."""
+"""A batch job that Slurm has here for this long and that has no slurmstepd was never launched, or is gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmSays:
-    """What Slurm knows of a job on this node.
+    """Slurm's answer about a job on this node.
 
     Attributes:
         restarts: How often it was requeued.
-        launched_here: It has a batch script that runs on this very node, so that it must have a slurmstepd here.
-        starting_here: It has a batch script that is to run on this very node, and Slurm waits for its Prolog to end.
-        running: Slurm takes it for running or starting, not for ending.
+        launched_here: It has a batch script that runs on this node, so that it must have a slurmstepd here.
+        starting_here: It has a batch script that is to run on this node, and Slurm waits for its Prolog to end.
+        running: It is running or starting for Slurm, not ending.
     """
 
     restarts: int
@@ -40,15 +40,15 @@ class SlurmSays:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is really there.
+    """Evidence of the jobs that really are on the node.
 
     Attributes:
         steps: Jobs with a slurmstepd on this node.
         on_gpus: Jobs with a process on a GPU, and the UUIDs of those GPUs.
-        placed: What the Prolog's files say that jobs hold.
+        placed: Allocations according to the Prolog's files.
         present: Jobs that Slurm has on this node; None if it was not asked or did not answer.
         slurmd_since_s: When this node's slurmd started, in seconds since boot; None if that is not known.
-        doubted: Job id and restart count of the runs that an earlier sweep, too, saw nothing of.
+        doubted: Job id and restart count of the runs of which an earlier reconciliation saw nothing, either.
     """
 
     steps: frozenset[int] = frozenset()
@@ -59,19 +59,19 @@ class Evidence:
     doubted: frozenset[tuple[int, int | None]] = frozenset()
 
     def shows(self, job_id: int) -> bool:
-        """Return whether a job is alive on this node beyond doubt."""
+        """Return whether a job certainly runs on this node."""
         return job_id in self.steps or job_id in self.on_gpus
 
 
 def reconcile(ledger: Ledger, evidence: Evidence, *, now_s: float) -> Ledger:
-    """Return the ledger without what is over and with what is missing.
+    """Return the ledger without allocations that are over and with those that were missing.
 
     Nothing is released while Slurm does not answer, and nothing that is young, has a step or is on a GPU. A run that
-    Slurm believes in is released once two sweeps have seen nothing of it.
+    Slurm still reports is released once two reconciliations have seen nothing of it.
 
     Args:
-        ledger: Who holds what, as far as it is written down.
-        evidence: What is really there.
+        ledger: The recorded allocations.
+        evidence: Evidence from this node and Slurm.
         now_s: Seconds since boot.
     """
     kept = tuple(held for held in ledger.reservations if not _over(held, evidence, now_s))
@@ -83,11 +83,11 @@ def reconcile(ledger: Ledger, evidence: Evidence, *, now_s: float) -> Ledger:
 
 
 def rebuild(evidence: Evidence, unknown: Mapping[int, Reservation], *, now_s: float) -> Ledger:
-    """Return a lost ledger: what the Prolog's files say of jobs that live or may be about to start.
+    """Rebuild a lost ledger from the Prolog's files of jobs that run or may be about to start.
 
     Args:
-        evidence: What is really there.
-        unknown: What is held by jobs that live and have no file.
+        evidence: Evidence from this node and Slurm.
+        unknown: Allocations of jobs that run and have no file.
         now_s: Seconds since boot.
     """
     ledger = Ledger(swept_s=now_s)
@@ -97,11 +97,11 @@ def rebuild(evidence: Evidence, unknown: Mapping[int, Reservation], *, now_s: fl
 
 
 def doubtful(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[Reservation, ...]:
-    """Return the reservations that only Slurm can still speak for: it is asked if there are any.
+    """Return the allocations that only Slurm can still confirm: it is asked if there are any.
 
     Args:
-        ledger: As read.
-        evidence: What is really there.
+        ledger: The ledger as read.
+        evidence: Evidence from this node.
         now_s: Seconds since the node's boot.
     """
     return tuple(
@@ -112,13 +112,13 @@ def doubtful(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[Reser
 
 
 def never_launched(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[tuple[int, int], ...]:
-    """Return id and restart count of the jobs that Slurm takes for running here and of which nothing is here.
+    """Return id and restart count of the jobs that run here according to Slurm but left no trace on this node.
 
-    slurmd was killed while their Prolog ran, or slurmctld just after it had put them back. Nothing ends such a run.
+    slurmd was killed while their Prolog ran, or slurmctld just after it had requeued them. Nothing ends such a run.
 
     Args:
-        ledger: As read.
-        evidence: What is really there, and what Slurm says.
+        ledger: The ledger as read.
+        evidence: Evidence from this node and Slurm.
         now_s: Seconds since the node's boot.
     """
     found = []
@@ -146,8 +146,8 @@ def _over(held: Reservation, evidence: Evidence, now_s: float) -> bool:
 def _never_came(held: Reservation, slurm: SlurmSays, evidence: Evidence, age_s: float) -> bool:
     """Return whether a run without a slurmstepd will never have one here.
 
-    A Prolog may take as long as its site likes, but none outlives its slurmd: a slurmd that started after the
-    reservation was made knows nothing of that run, and slurmctld waits for it without end.
+    A Prolog may take any time, but none outlives its slurmd: a slurmd that started after the allocation was recorded
+    does not know that run, and slurmctld waits for it without end.
     """
     if slurm.starting_here:
         orphaned = evidence.slurmd_since_s is not None and evidence.slurmd_since_s > held.created_s

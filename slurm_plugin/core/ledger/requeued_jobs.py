@@ -1,7 +1,7 @@
-"""Which jobs were put back from this node and wait for a GPU of it: whoever frees one wakes the next.
+"""Jobs that were requeued from this node and wait for one of its GPUs: the Epilog that frees one wakes the next job.
 
-RUN/waiting/ID      root's; when Slurm may start the job again at the earliest, the restart count of that rerun, and
-                    what it lacks: since when, how many bytes, on which GPUs
+RUN/waiting/ID      owned by root; when Slurm may start the job again at the earliest, the restart count of that rerun,
+                    and its shortfall: since when, how many bytes, on which GPUs
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from pathlib import Path
 from slurm_plugin.core.files.atomic import replace_file
 
 OWED_S = 30.0
-"""What a job lacks counts for so long: it may be cancelled meanwhile, and tells it anew when it is put back again."""
+"""A shortfall counts for this long: the job may be cancelled meanwhile, and records it again when it is requeued."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """Memory that a job books and does not find, because others hold more than they may.
+    """Shortfall: memory that a job books and does not get, because others use more than they may.
 
     Attributes:
-        since_s: When it was missed, seconds since the epoch.
+        since_s: When it was found, seconds since the epoch.
         need_bytes: What the job needs on each GPU to start there.
-        gpus: UUIDs of the GPUs where it would fit if nobody held more than he booked.
+        gpus: UUIDs of the GPUs where it would fit if no job used more than it booked.
     """
 
     since_s: float
@@ -35,13 +35,13 @@ class Lack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One job that was put back.
+    """One requeued job.
 
     Attributes:
         job_id: Slurm's job id.
-        earliest_s: Before this Slurm could not start it on the same node again, seconds since the epoch.
+        earliest_s: When Slurm can start it on the same node again at the earliest, seconds since the epoch.
         restart: Restart count of the rerun that waits; None in the note of an older release.
-        lack: What others keep from it; None if nobody holds more than he booked.
+        lack: Its shortfall; None if no other job uses more than it booked.
     """
 
     job_id: int
@@ -51,7 +51,7 @@ class Waiting:
 
 
 def begin_waiting(run: Path, waiting: Waiting) -> None:
-    """Note that a job waits; without the note it waits as long as it was told.
+    """Record that a job waits; without the note it waits until its start delay is over.
 
     Args:
         run: Folder of the node's state (`paths.run`).
@@ -63,7 +63,7 @@ def begin_waiting(run: Path, waiting: Waiting) -> None:
 
 
 def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
-    """Return the jobs that wait, whoever has waited longest first."""
+    """Return the jobs that wait, the longest waiting first."""
     try:
         names = os.listdir(run / "waiting")
     except OSError:
@@ -76,10 +76,10 @@ def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
 
 
 def owed_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]:
-    """Return what jobs that wait lack on each GPU, the most that one of them does, by UUID.
+    """Return the largest shortfall of a waiting job on each GPU, by UUID.
 
     Args:
-        waiting: The jobs that were put back from this node.
+        waiting: The jobs that were requeued from this node.
         now_s: Seconds since the epoch.
     """
     found: dict[str, int] = {}
@@ -91,7 +91,7 @@ def owed_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]:
 
 
 def _as_text(waiting: Waiting) -> str:
-    """Return a note; who rolls back to a release that knows two words alone has jobs with a lack wait their delay.
+    """Return a note; after a rollback to a release that reads only two words, jobs with a shortfall wait their delay.
 
     >>> _as_text(Waiting(job_id=7, earliest_s=9, restart=2, lack=Lack(since_s=8, need_bytes=1, gpus=("GPU-0",))))
     '9 2 8 1 GPU-0'
@@ -106,10 +106,10 @@ def _as_text(waiting: Waiting) -> str:
 
 
 def _from_text(job_id: int, text: str) -> Waiting:
-    """Return what a note says.
+    """Return the content of a note.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is no note.
     """
     earliest_s, *more = text.split()
     lack = None

@@ -1,11 +1,11 @@
-"""The ledger of a node: one lock, space reserved beforehand, and no state in between that a reader could see.
+"""The ledger file of a node: one lock, preallocated space, and no intermediate state visible to a reader.
 
     RUN/ledger.lock             held while a hook reads, decides and writes
-    RUN/sweep.lock              held while one process compares the ledger with what is really there (node/sweep.py)
-    RUN/ledger                  its text (ledger_codec.py) in two slots of 256 KiB (two_slots.py)
-    RUN/released/ID.RESTART     a hook that could not wait for the lock gave this job's GPUs back
+    RUN/sweep.lock              held while one process reconciles the ledger (node/sweep.py)
+    RUN/ledger                  its text (codec.py) in two slots of 256 KiB (files/two_slots.py)
+    RUN/released/ID.RESTART     a hook that could not wait for the lock released this job's GPUs
 
-A ledger of another boot counts for nothing: none of its jobs is alive.
+A ledger of another boot is ignored: none of its jobs still runs.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from slurm_plugin.core.ledger.lock import NodeLock
 from slurm_plugin.core.records.node import Reservation
 
 _READS = 5
-"""A reader without the lock may meet a writer once; never so often."""
+"""A reader without the lock may collide with a writer once; never this often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What was read.
+    """Result of reading the ledger.
 
     Attributes:
-        ledger: The reservations; none if they are lost.
-        lost: There is no ledger of this boot: it must be rebuilt from what is really there (reconcile.py).
+        ledger: The allocations; none if they are lost.
+        lost: There is no ledger of this boot: it must be rebuilt from the evidence on the node (reconcile.py).
     """
 
     ledger: Ledger
@@ -53,7 +53,7 @@ class LedgerStore:
         self._applied: dict[Path, tuple[int, int]] = {}
 
     def locked(self, deadline: Deadline) -> AbstractContextManager[None]:
-        """Keep every other hook of this node out; do nothing slow inside.
+        """Exclude every other hook of this node; do nothing slow inside.
 
         Raises:
             LedgerError: On entry: the folder cannot be used, or another hook held the lock too long.
@@ -61,7 +61,7 @@ class LedgerStore:
         return self._lock.held(deadline)
 
     def sweeping(self) -> AbstractContextManager[bool]:
-        """Tell whether no other process of this node sweeps now, and keep others from it meanwhile.
+        """Take the reconciliation lock if no other process of this node has it; yield whether it was free.
 
         Raises:
             LedgerError: On entry: the folder cannot be used.
@@ -69,7 +69,7 @@ class LedgerStore:
         return self._sweep_lock.tried()
 
     def read(self) -> Found:
-        """Return the reservations; call it under the lock if anything is to be written."""
+        """Return the allocations; call it under the lock if anything is to be written."""
         ledger = self._read()
         self._applied = self._notes()
         if ledger is None:
@@ -79,10 +79,10 @@ class LedgerStore:
         return Found(ledger=ledger, lost=False)
 
     def write(self, ledger: Ledger) -> None:
-        """Replace the reservations; call it under the lock.
+        """Replace the allocations; call it under the lock.
 
         Raises:
-            LedgerError: They cannot be written; the older ones are still there, whole.
+            LedgerError: They cannot be written; the older ones are still intact.
         """
         text = encode(ledger, boot_id=self.boot_id)
         try:
@@ -96,13 +96,13 @@ class LedgerStore:
         self._applied = {}
 
     def release(self, job_id: int, *, restart: int, deadline: Deadline) -> Reservation | None:
-        """Give back what a job holds and return it; repeating it does nothing. Takes the lock itself.
+        """Release a job's allocation and return it; repeating it does nothing. Takes the lock itself.
 
-        If the lock is not free in time, a note is left for whoever takes it next.
+        If the lock is not free in time, a note is left for the next process that takes it.
 
         Args:
             job_id: The job.
-            restart: Restart count of the run that ends; what a later run holds stays.
+            restart: Restart count of the run that ends; the allocation of a later run stays.
             deadline: Until when the lock is waited for.
 
         Raises:
@@ -124,17 +124,17 @@ class LedgerStore:
             return held
 
     def _read(self) -> Ledger | None:
-        """Return what the file says of this boot; None if it says nothing."""
+        """Return the file's ledger of this boot; None if it has none."""
         for _ in range(_READS):
             text = self._slots.read()
             if text is not None:
                 with suppress(LedgerError):
                     return decode(text, boot_id=self.boot_id)
-                return None  # whole, and yet no ledger: the other slot would be out of date
+                return None  # intact, and yet no ledger: the other slot would be out of date
         return None
 
     def _lay_out(self) -> None:
-        """Make what later needs an inode, while there is one; what cannot be made is made where it is needed."""
+        """Create all that needs an inode while inodes are free; what fails here is created where it is needed."""
         with suppress(OSError, LedgerError):
             self._lock.make()
             self._sweep_lock.make()
@@ -151,7 +151,7 @@ class LedgerStore:
             raise LedgerError(f"{path}: {exc.strerror}") from exc
 
     def _notes(self) -> dict[Path, tuple[int, int]]:
-        """Return what was released by hooks that could not wait for the lock."""
+        """Return the releases of hooks that could not wait for the lock."""
         folder = self._folder / "released"
         try:
             names = os.listdir(folder)

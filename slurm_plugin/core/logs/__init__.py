@@ -1,1 +1,1 @@
-"""Events and the logs that hold them."""
+"""Events and their logs."""

@@ -35,7 +35,7 @@ class _About:
 
 
 def about(kind: EventKind, *, job_id: int = 0, **facts: Fact) -> dict[str, object]:
-    """Return what a line is about, for a logger's `extra`.
+    """Return the kind and facts of a line, for a logger's `extra`.
 
     Args:
         kind: What happened.
@@ -62,7 +62,7 @@ def _indent_of(line: str) -> str:
 
 
 class JournalFormatter(OneLineFormatter):
-    """Puts each line under its level, for `journalctl -p warning` and LogLevelMax=; the journal has the time."""
+    """Prefixes each line with its level, for `journalctl -p warning` and LogLevelMax=; the journal has the time."""
 
     def __init__(self) -> None:
         """Prepare."""
@@ -75,7 +75,7 @@ class JournalFormatter(OneLineFormatter):
 
 
 class EventsHandler(logging.Handler):
-    """Appends each line as an event; where the file cannot be written, standard error alone has it."""
+    """Appends each line as an event; if the file cannot be written, only standard error has it."""
 
     def __init__(self, folder: Path, daemon: str) -> None:
         """Prepare.
@@ -125,7 +125,7 @@ def log_to_stderr(form: str = TIMED) -> None:
     """Let every logger of this process write to standard error.
 
     Args:
-        form: TIMED or PLAIN; the journal gets a form of its own.
+        form: TIMED or PLAIN; the journal gets a separate form.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JournalFormatter() if writes_to_journal(os.environ) else OneLineFormatter(form))

@@ -1,10 +1,10 @@
-"""What hooks and daemons did, as events: one line of JSON each, of which the text log and the metrics are views.
+"""Events of hooks and daemons: one line of JSON each, from which the text log and the metrics are derived.
 
     {"v":1,"time_s":1772366400.0,"hook":"prolog","job":12,"restart":0,"after_ms":43,"event":"placed",
      "detail":"stamp shared: GPU-... magm: 120.1 GiB free","policy":"magm","gpus":["GPU-..."]}
 
-The names up to `detail`, a sentence for people, are in every line; further names are facts of that kind of event. A
-reader skips lines of another `v` and names that it does not know. docs/monitoring.md has the table.
+The names up to `detail`, a sentence for display, are in every line; further names are facts of that kind of event. A
+reader skips lines of another `v` and unknown names. docs/monitoring.md has the table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Fact = str | int | float | bool | None | tuple[str, ...]
 
 
 class EventKind(str, Enum):
-    """Every kind of event; the value stands in the log, in the metrics and on dashboards."""
+    """Every kind of event; the value appears in the log, in the metrics and on dashboards."""
 
     __str__ = str.__str__  # as enum.StrEnum has it, which Python 3.10 lacks
 
@@ -55,7 +55,7 @@ class EventKind(str, Enum):
     NOT_REPORTED = "not reported"
 
     UNMANAGED = "unmanaged"
-    """A process that holds nothing is on a GPU that a job holds as a whole."""
+    """A process without an allocation uses a GPU that a job has exclusively."""
 
     SUBMITTED = "submitted"
     UNDECIDED = "undecided"
@@ -69,7 +69,7 @@ class EventKind(str, Enum):
     NOTE = "note"
     TROUBLE = "trouble"
     BUG = "bug"
-    """Of the daemons, from SUBMITTED on; the last three are lines of no other kind."""
+    """The kinds from SUBMITTED on belong to the daemons; the last three are for lines of no other kind."""
 
     NOT_RELEASED = "not released"
     OUT_OF_TIME = "out of time"
@@ -85,7 +85,7 @@ class Event:
 
     Attributes:
         kind: What.
-        detail: A sentence for people.
+        detail: A sentence for display.
         facts: Values for programs, by name.
     """
 
@@ -96,14 +96,14 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An event with its circumstances, as it is written down.
+    """An event with its context, as it is logged.
 
     Attributes:
         time_s: Seconds since the epoch.
         hook: Which program: "prolog", "epilog", "monitor", "radd".
         job_id: Slurm's job id; 0 if it is about none.
         restart: How often the job was requeued before.
-        after_ms: Since the program was started.
+        after_ms: Milliseconds since the program was started.
         event: What happened.
     """
 
@@ -136,7 +136,7 @@ def to_line(entry: Entry) -> bytes:
 
 
 def from_line(line: bytes) -> Entry | None:
-    """Return what a line says; None if it is damaged, of another version or of an unknown kind."""
+    """Return the event of a line; None if it is damaged, of another version or of an unknown kind."""
     try:
         row = json.loads(line)
         if row["v"] != VERSION:
@@ -158,7 +158,7 @@ def from_line(line: bytes) -> Entry | None:
 
 
 def as_text(entry: Entry) -> str:
-    """Return the line that people read."""
+    """Return the line of the text log."""
     time = datetime.fromtimestamp(entry.time_s).isoformat(timespec="milliseconds")
     detail = one_line(entry.event.detail, LONGEST_DETAIL)
     told = f"{entry.event.kind}: {detail}" if detail else str(entry.event.kind)

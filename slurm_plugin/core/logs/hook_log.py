@@ -1,4 +1,4 @@
-"""The log of a hook: each event goes into events.jsonl for programs and into HOOK.log for people."""
+"""The log of a hook: each event goes into events.jsonl for programs and into HOOK.log as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVENTS = "events.jsonl"
 
 
 class HookLog:
-    """The log of one hook; a log that cannot be written is no reason to fail.
+    """The log of one hook; errors while writing it are ignored.
 
     Args:
         folder: paths.log.
@@ -41,21 +41,21 @@ class HookLog:
         self._start_s = clock.monotonic_s() if start_s is None else start_s
 
     def age_s(self) -> float:
-        """Return for how long the hook has been at work."""
+        """Return for how long the hook has run."""
         return self._clock.monotonic_s() - self._start_s
 
     def say(self, kind: EventKind, detail: str = "", **facts: Fact) -> None:
-        """Write down what happened: a sentence for people, facts for programs.
+        """Log what happened: a sentence for display, facts for programs.
 
         Args:
             kind: What kind of event.
-            detail: The sentence; empty where the kind says all.
-            **facts: Numbers and words by name, in the units of their names.
+            detail: The sentence; empty if the kind says all.
+            **facts: Numbers and texts by name, in the units of their names.
         """
         self.tell(Event(kind=kind, detail=detail, facts=facts))
 
     def tell(self, event: Event) -> None:
-        """Write an event down."""
+        """Log an event."""
         entry = Entry(
             time_s=round(self._clock.now_s(), 3),
             hook=self._hook,

@@ -1,4 +1,4 @@
-"""Trouble that may last is said once, and again when it comes back."""
+"""Log a lasting problem once, and again when it recurs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Complaint:
-    """What is wrong with one thing at present."""
+    """The present problem of one thing."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         """Begin with nothing wrong.
@@ -18,7 +18,7 @@ class Complaint:
         self._wrong = ""
 
     def set(self, wrong: str) -> None:
-        """Say what is wrong now, unless it was the last time; "" if nothing is.
+        """Log the present problem unless it is the last one logged; "" if there is none.
 
         >>> told = []
         >>> complaint = Complaint(told.append)

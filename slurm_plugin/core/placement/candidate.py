@@ -1,4 +1,4 @@
-"""One GPU as a newcomer finds it: whose its memory is, what jobs may still take, how busy it will be."""
+"""State of one GPU as seen by an incoming job: free memory, existing allocations, expected activity."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from slurm_plugin.core.records.node import Reservation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """One GPU as a newcomer finds it.
+    """State of one GPU as seen by an incoming job.
 
     Attributes:
         uuid: The GPU.
         index: The number that Slurm uses.
-        free_bytes: Live free memory, less what neighbours have booked and not yet touched.
-        smact: Activity of the window and expected activity of neighbours younger than it; None if not known.
+        free_bytes: Free memory now, less what other jobs booked and do not use yet.
+        smact: Activity of the window plus expected activity of jobs younger than the window; None if not known.
         unmanaged_bytes: Memory of processes that belong to no job of the ledger.
-        overrun_bytes: Memory that neighbours hold beyond what they booked.
-        jobs: Reservations on it.
-        room_bytes: What jobs may have of it together: all that unmanaged processes leave.
+        overrun_bytes: Memory that jobs use above their bookings.
+        jobs: Allocations on it.
+        room_bytes: Memory that all jobs together may use: all that unmanaged processes leave.
         shares: What each of those jobs may need.
     """
 
@@ -39,12 +39,12 @@ class Room:
 
     @property
     def idle(self) -> bool:
-        """Return whether no job holds any of it."""
+        """Return whether no job has an allocation on it."""
         return not self.jobs
 
     @property
     def activity(self) -> float:
-        """Return the activity that policies compare; what nobody can tell counts as none."""
+        """Return the activity that policies compare; unknown activity counts as none."""
         return self.smact or 0.0
 
 
@@ -57,11 +57,11 @@ def room_of(
     window_s: float,
     owners: Mapping[int, int],
 ) -> Room:
-    """Return a GPU as a newcomer finds it.
+    """Return the state of a GPU as seen by an incoming job.
 
     Args:
         reading: The GPU, activity averaged over the window.
-        jobs: Reservations on it.
+        jobs: Allocations on it.
         settings: The partition's settings.
         now_s: Seconds since the node's boot.
         window_s: Length of the window behind the reading's activity, in seconds.
@@ -84,13 +84,13 @@ def room_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUse:
-    """Whose the used memory of a GPU is.
+    """Used memory of a GPU, by owner.
 
     Attributes:
-        untouched_bytes: Booked by jobs and not yet taken.
-        overrun_bytes: Taken by jobs beyond what they booked.
-        unmanaged_bytes: Taken by what belongs to no job.
-        touched_bytes: What each job holds, by job id; empty where the driver does not tell.
+        untouched_bytes: Booked by jobs and not yet used.
+        overrun_bytes: Used by jobs above their bookings.
+        unmanaged_bytes: Used by processes that belong to no job.
+        touched_bytes: Memory that each job uses, by job id; empty where the driver does not report it.
     """
 
     untouched_bytes: int
@@ -100,14 +100,14 @@ class MemoryUse:
 
 
 def memory_use(reading: GpuReading, jobs: Sequence[Reservation], owners: Mapping[int, int]) -> MemoryUse:
-    """Return whose the used memory of a GPU is.
+    """Return the used memory of a GPU, by owner.
 
-    Where the driver does not tell the memory of some process of a job, all jobs together are compared with all that
-    is used.
+    Where the driver does not report the memory of some process of a job, the sum of all jobs is compared with all used
+    memory.
 
     Args:
         reading: The GPU.
-        jobs: Reservations on it.
+        jobs: Allocations on it.
         owners: Job id of each GPU process, where known; other processes are unmanaged.
     """
     touched = dict.fromkeys((held.job_id for held in jobs), 0)
@@ -136,6 +136,6 @@ def memory_use(reading: GpuReading, jobs: Sequence[Reservation], owners: Mapping
 def _still_unseen(held: Reservation, settings: PartitionConfig, *, now_s: float, window_s: float) -> float:
     """Return the share of a young job's activity that the window's mean does not show yet."""
     age_s = max(0.0, now_s - held.created_s)
-    # Two newcomers of unknown activity count as a full GPU until the window has seen them.
+    # Two new jobs of unknown activity count as a full GPU until the window covers them.
     expected = held.smact if held.smact is not None else settings.smact_max / 2
     return expected * max(0.0, 1.0 - age_s / window_s)

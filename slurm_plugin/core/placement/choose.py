@@ -1,9 +1,9 @@
-"""Which GPU a job gets: one function per policy, after one filter that all of them share.
+"""Choose the GPUs of a job: one filter for all policies, then one function per policy.
 
-The policies are those of the thesis (section 6.2.2); a job that shares several GPUs asks them for one after the other.
-Slurm's GPU indices are seats and the GPUs are rooms. Where jobs can reach any GPU, a job may get another room than its
-seat; as long as a seat that is in use keeps its room, each seat that Slurm may still give away as a whole has an idle
-room, and no job needs to be put back.
+The policies are those of the thesis (section 6.2.2); for a job that shares several GPUs they choose one after the
+other. In the code a Slurm GPU index is a `seat` and a physical GPU is a `room`. Where jobs can reach any GPU, a job may
+get another physical GPU than the one of its index. As long as each index in use keeps its physical GPU, there is an
+idle GPU for each index that Slurm may still allocate as a whole, and no job must be requeued.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from slurm_plugin.core.records.node import Demand, Placement, Reservation
 from slurm_plugin.core.units import from_mib, human
 
 Pin = Literal["slurm", "bound", "free"]
-"""Which rooms a job may get: that of its own seat; any, but a seat in use keeps its room; any. The last
-one costs jobs that want a GPU of their own, as was simulated."""
+"""Physical GPUs that a job may get: that of its Slurm GPU index; any, but an index in use keeps its GPU; any. The last
+one costs jobs that request a whole GPU, as was simulated."""
 
 
 def choose_gpu(
@@ -41,14 +41,14 @@ def choose_gpu(
 
     Args:
         readings: All GPUs of the node, activity averaged over the window.
-        ledger: Who holds what. What the job itself holds from an earlier run does not count.
+        ledger: All allocations. An allocation of an earlier run of the same job does not count.
         demand: What the job needs.
         settings: The partition's settings.
-        pin: Which rooms the job may get.
+        pin: Which physical GPUs the job may get.
         now_s: Seconds since the node's boot.
         window_s: Length of the window behind the readings' activity.
         owners: Job id of each GPU process, where known; other processes are unmanaged.
-        unheld: Ids of the jobs, perhaps this one, that nothing holds to what they booked: each is alone on its GPUs.
+        unheld: Ids of the jobs, perhaps this one, without an enforced limit: each gets its GPUs exclusively.
     """
     ledger = ledger.release(demand.job_id, restart=demand.restart)
     rooms = tuple(
@@ -66,7 +66,7 @@ def choose_gpu(
 
 
 def _whole(rooms: Sequence[Room], demand: Demand) -> Placement:
-    """Take idle GPUs: those of the job's own seats first, then those without unmanaged processes, then the emptiest."""
+    """Take idle GPUs: first those of the job's indices, then those without unmanaged processes, then the emptiest."""
     idle = sorted(
         (room for room in rooms if room.idle),
         key=lambda room: (
@@ -91,7 +91,7 @@ def _shared(
     pin: Pin,
     unheld: Collection[int],
 ) -> Placement:
-    """Take a part of each of so many GPUs: filter by neighbours and memory, then let the policy choose each."""
+    """Take a part of each of several GPUs: filter by other jobs and memory, then let the policy choose each."""
     open_rooms = [room for room in rooms if all(_may_join(held, demand, settings) for held in room.jobs)]
     if not open_rooms:
         reason = f"of the {len(rooms)} GPUs that it may have none is shared or idle"
@@ -118,7 +118,7 @@ def _shared(
 def _too_full(
     open_rooms: Sequence[Room], fitting: Sequence[Room], demand: Demand, settings: PartitionConfig
 ) -> Placement:
-    """Put a job back, and name the GPUs where it lacks only what others hold beyond their bookings."""
+    """Requeue a job, and name the GPUs where it lacks only what others use above their bookings."""
     owing = [room for room in open_rooms if room not in fitting and _owes(room, demand, settings)]
     owing.sort(key=lambda room: -room.free_bytes)
     most = max((room.free_bytes for room in open_rooms), default=0)
@@ -142,7 +142,7 @@ def _one_for_each(
     *,
     pin: Pin,
 ) -> tuple[list[Room], bool]:
-    """Return a room for each GPU of a job, seats in use first, and whether all of them have compute left."""
+    """Return a physical GPU for each GPU of a job, indices in use first, and whether all have compute left."""
     chosen: dict[int, Room] = {}
     all_calm = True
     seats = _seats(demand)
@@ -162,14 +162,14 @@ def _told(room: Room) -> str:
 
 
 def _seats(demand: Demand) -> list[frozenset[int]]:
-    """Return the seats that each GPU of a job may stand for: its own, or all where Slurm gave another number."""
+    """Return the GPU indices that each GPU of a job may stand for: its own, or all if Slurm gave another number."""
     if len(demand.seats) == demand.gpus:
         return [frozenset({seat}) for seat in demand.seats]
     return [frozenset(demand.seats)] * demand.gpus
 
 
 def _may_join(held: Reservation, demand: Demand, settings: PartitionConfig) -> bool:
-    """Return whether a job may share a GPU with the holder of a part of it."""
+    """Return whether a job may share a GPU with an existing allocation."""
     return held.kind == "shared" and (held.user_id == demand.user_id or not settings.one_user_per_gpu)
 
 
@@ -177,14 +177,14 @@ _NOTHING_HOLDS = "without rad-monitor's guard a job that no cap holds shares wit
 
 
 def _all_held(room: Room, demand: Demand, unheld: Collection[int]) -> bool:
-    """Return whether something holds everybody who would share a room to what he booked."""
+    """Return whether every job that would share a GPU has an enforced limit."""
     return room.idle or not any(job in unheld for job in (demand.job_id, *(one.job_id for one in room.jobs)))
 
 
 def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
-    """Return whether the memory is there, with a margin where somebody holds memory that nobody booked.
+    """Return whether the memory is free, with a margin where memory is used that no job booked.
 
-    Without such surprises no margin is asked for: Slurm books a GPU to its last shard, and would be refused for ever.
+    Without unbooked usage there is no margin: Slurm allocates a GPU to its last shard, and would be refused for ever.
     """
     margin_bytes = from_mib(settings.margin_mib)
     surprises = room.overrun_bytes > 0 or room.unmanaged_bytes > margin_bytes
@@ -193,17 +193,17 @@ def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
 
 
 def _owes(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
-    """Return whether a job would fit if nobody in the room held more than he booked."""
+    """Return whether a job would fit if no job on the GPU used more than it booked."""
     return room.overrun_bytes > 0 and _booked_with(room, demand, settings) <= room.room_bytes
 
 
 def _unbooked(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
-    """Return whether a job would fit if nobody held anything that is not booked."""
+    """Return whether a job would fit if only booked memory were in use."""
     return _booked_with(room, demand, settings) <= room.room_bytes + room.unmanaged_bytes
 
 
 def _booked_with(room: Room, demand: Demand, settings: PartitionConfig) -> int:
-    """Return what is booked of a room, with what a job needs."""
+    """Return the memory booked on a GPU plus what a job needs."""
     return sum(held.booked_bytes for held in room.jobs) + _need_bytes(demand, settings)
 
 
@@ -212,10 +212,10 @@ def _need_bytes(demand: Demand, settings: PartitionConfig) -> int:
 
 
 def _cap(room: Room, demand: Demand, settings: PartitionConfig) -> int:
-    """Return what a newcomer may hold at most beside those who are there, so that the surprises of all have room.
+    """Return the limit of an incoming job such that the overshoots of all jobs on the GPU still fit.
 
-    It is never more than its booking says. Where a GPU is nearly full it is less, down to what is booked: that is its
-    own, whatever was lent to those who came before.
+    It never exceeds the limit in the booking. On a nearly full GPU it is lower, down to the booked memory, which is
+    guaranteed whatever limits earlier jobs got.
     """
     need_bytes = _need_bytes(demand, settings)
     newcomer = share(
@@ -228,7 +228,7 @@ def _cap(room: Room, demand: Demand, settings: PartitionConfig) -> int:
 
 
 def _of_seat(fitting: list[Room], seats: frozenset[int], pin: Pin) -> list[Room]:
-    """Return the room of a seat, or for a fresh seat the idle rooms; others only where those lack memory."""
+    """Return the GPU of an index in use, or the idle GPUs for an unused index; others only where those lack memory."""
     if pin == "free":
         return fitting
     if pin == "slurm":
@@ -238,5 +238,5 @@ def _of_seat(fitting: list[Room], seats: frozenset[int], pin: Pin) -> list[Room]
 
 
 def _own(rooms: Sequence[Room], seats: frozenset[int]) -> list[Room]:
-    """Return the rooms of these seats, where they are in use."""
+    """Return the physical GPUs of these GPU indices, where they are in use."""
     return [room for room in rooms if any(seats & held.seats_on(room.uuid) for held in room.jobs)]

@@ -1,4 +1,4 @@
-"""Which of the GPUs that may take a job gets it: by memory, by use or in turn."""
+"""Placement policies: choose among the candidate GPUs by memory, by activity or in cyclic order."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def most_available_memory(candidates: Sequence[Room], ledger: Ledger, rooms: Seq
 
     Args:
         candidates: GPUs on which the job fits; at least one.
-        ledger: Who holds what, and which GPU was given out last.
-        rooms: All GPUs that were looked at.
+        ledger: All allocations, and the GPU that was allocated last.
+        rooms: All GPUs that were considered.
     """
     return min(candidates, key=lambda room: (-room.free_bytes, room.activity, room.index))
 
@@ -27,30 +27,30 @@ def least_utilised(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[R
 
     Args:
         candidates: GPUs on which the job fits; at least one.
-        ledger: Who holds what, and which GPU was given out last.
-        rooms: All GPUs that were looked at.
+        ledger: All allocations, and the GPU that was allocated last.
+        rooms: All GPUs that were considered.
     """
     return min(candidates, key=lambda room: (room.activity, -room.free_bytes, room.index))
 
 
 def most_utilised(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
-    """MUG: fill the active GPUs first and leave idle ones alone as long as possible.
+    """MUG: fill the active GPUs first and keep idle ones free as long as possible.
 
     Args:
         candidates: GPUs on which the job fits; at least one.
-        ledger: Who holds what, and which GPU was given out last.
-        rooms: All GPUs that were looked at.
+        ledger: All allocations, and the GPU that was allocated last.
+        rooms: All GPUs that were considered.
     """
     return min(candidates, key=lambda room: (room.idle, -room.activity, room.free_bytes, room.index))
 
 
 def round_robin(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
-    """RR: the next GPU in cyclic order after the one given out last.
+    """RR: the next GPU in cyclic order after the one allocated last.
 
     Args:
         candidates: GPUs on which the job fits; at least one.
-        ledger: Who holds what, and which GPU was given out last.
-        rooms: All GPUs that were looked at.
+        ledger: All allocations, and the GPU that was allocated last.
+        rooms: All GPUs that were considered.
     """
     last = next((room.index for room in rooms if room.uuid == ledger.last_gpu), -1)
     return min(candidates, key=lambda room: (room.index <= last, room.index))

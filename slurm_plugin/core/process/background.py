@@ -1,6 +1,6 @@
-"""Work beside the main thread of a daemon: round after round, in a thread that a bug in one round does not end.
+"""Background work of a daemon: repeated rounds, in a thread that a bug in one round does not end.
 
-A thread that dies is missed by nobody: the daemon goes on, and what the thread did is no longer done.
+Without this, a thread could die unnoticed: the daemon would continue, but without the thread's work.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 
 AFTER_BUG_S = 5.0
-"""The pause after a bug, so that one that comes in every round does not fill log and processor."""
+"""The pause after a bug, so that a bug in every round does not flood the log and the processor."""
 
 
 def in_background(
@@ -25,7 +25,7 @@ def in_background(
     Args:
         name: The thread's.
         once: Does one round of the work, and waits for the next; returns whether there is to be another.
-        log: Hears of a round that raised, with its traceback.
+        log: Gets the traceback of a round that raised.
         pause_s: How long the thread waits then.
     """
 

@@ -1,11 +1,11 @@
-"""Ask a child process, and do without its answer where it takes too long.
+"""Run a task in a child process, and continue without its answer if it takes too long.
 
-A call that hangs in the kernel (a dead NFS server, a driver) can be interrupted by nothing, and a process with a
-thread in it cannot even end. So it is made in a child: in a session of its own, with none of our files, so that nothing
-waits for it. A child that does not even die is left to init.
+Nothing can interrupt a call that hangs in the kernel (a dead NFS server, a driver), and a process with a thread in such
+a call cannot even end. So the call is made in a child: in a separate session, with none of the parent's files, so that
+nothing waits for it. A child that cannot be killed is left to init.
 
-A fork costs as much as the process is large, so a hook forks before it loads what it works with, and this module loads
-next to nothing.
+The cost of a fork grows with the size of the process, so a hook forks before it loads its modules, and this module
+loads next to nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from contextlib import contextmanager, suppress
 from slurm_plugin.core.errors import RadError
 
 POLITE_S = 0.2
-"""A child ends itself this long after its time, even if nobody is left to kill it."""
+"""A child ends itself this long after its time, even if no parent is left to kill it."""
 
 _HEAD_BYTES = 8
 _READ_AT_ONCE = 1 << 16
 
 _unreaped: set[int] = set()
-"""Children that gave their answer and end by themselves; their parent looks after them when it starts the next one."""
+"""Children that gave their answer and end by themselves; their parent reaps them when it starts the next one."""
 
 
 class ChildError(RadError):
@@ -41,7 +41,7 @@ def in_child(task: Callable[[], bytes], *, timeout_s: float) -> bytes:
     """Return what `task` returns in a child process.
 
     Args:
-        task: What to ask; an exception of it ends the child without an answer.
+        task: What to run; an exception in it ends the child without an answer.
         timeout_s: When to give up.
 
     Raises:
@@ -51,13 +51,13 @@ def in_child(task: Callable[[], bytes], *, timeout_s: float) -> bytes:
 
 
 class Child:
-    """A question that a child works on while its parent goes on."""
+    """A task that a child runs while its parent continues."""
 
     def __init__(self, task: Callable[[], bytes], *, timeout_s: float) -> None:
         """Start the child.
 
         Args:
-            task: What to ask; an exception of it ends the child without an answer.
+            task: What to run; an exception in it ends the child without an answer.
             timeout_s: When to give up, from now on.
 
         Raises:
@@ -89,7 +89,7 @@ class Child:
         try:
             content = self._receive()
         except BaseException:
-            os.kill(self._pid, 9)  # not yet waited for, so the id is still its own
+            os.kill(self._pid, 9)  # not yet reaped, so the pid is not reused
             raise
         finally:
             os.close(self._reader)
@@ -105,7 +105,7 @@ class Child:
                 waits.register(handle, select.POLLIN)
             content, gone = b"", False
             while True:
-                # Who has begun to answer is heard out: a pipe holds 64 KiB (pipe(7)), and its reader may come late.
+                # An answer that has begun is read to its end: a pipe holds 64 KiB (pipe(7)); its reader may be late.
                 end_s = self._end_s + (POLITE_S if content else 0.0)
                 left_s = 0.0 if gone else max(0.0, end_s - monotonic_s())
                 ready = [handle for handle, _ in waits.poll(1000 * left_s)]
@@ -119,13 +119,13 @@ class Child:
                 elif self._reader in ready or gone:
                     raise ChildError("its process ended early")
                 else:
-                    gone = True  # its last words may have come in meanwhile: one look more
+                    gone = True  # its last output may have arrived meanwhile: read once more
                     waits.unregister(*exited)
 
 
 @contextmanager
 def _exit_of(child: int) -> Iterator[tuple[int, ...]]:
-    """Give a handle that is ready once a child is gone (pidfd_open(2)); none where the kernel has no such thing."""
+    """Give a handle that is ready once a child has ended (pidfd_open(2)); none where the kernel lacks it."""
     try:
         handle = os.pidfd_open(child)
     except OSError:
@@ -152,7 +152,7 @@ def _keep_priority() -> None:
     niceness = os.getpriority(os.PRIO_PROCESS, 0)
     if niceness >= 0:
         return
-    with suppress(OSError):  # another kernel, or another's file system
+    with suppress(OSError):  # a kernel without it, or a file system that is not writable here
         group = os.open("/proc/self/autogroup", os.O_WRONLY)
         try:
             os.write(group, str(niceness).encode())
@@ -161,7 +161,7 @@ def _keep_priority() -> None:
 
 
 def _answer(task: Callable[[], bytes], writer: int, timeout_s: float) -> None:
-    """In the child: do it, answer, end without the parent's cleaning up."""
+    """In the child: run the task, answer, end without the parent's cleanup."""
     try:
         import signal
 

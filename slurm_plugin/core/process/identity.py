@@ -1,4 +1,4 @@
-"""Who a process is: a pid alone is reused, a pid with its start time is not."""
+"""Identity of a process: a pid alone is reused, a pid with its start time is not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def started_ticks(pid: int, proc: Path = PROC) -> int | None:
         pid: The process.
         proc: Where /proc is.
 
-    Source: proc(5), /proc/PID/stat, fields 3 and 22; a zombie has given back its memory.
+    Source: proc(5), /proc/PID/stat, fields 3 and 22; a zombie counts as ended, as it has released its memory.
     """
     try:
         fields = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -35,7 +35,7 @@ def started_ticks(pid: int, proc: Path = PROC) -> int | None:
 
 
 def owner_of(pid: int, proc: Path = PROC) -> int | None:
-    """Return the user that a process belongs to, as the kernel knows it; None if it does not run.
+    """Return the user of a process, from the kernel; None if it does not run.
 
     Args:
         pid: The process.
@@ -47,7 +47,7 @@ def owner_of(pid: int, proc: Path = PROC) -> int | None:
 
 @contextlib.contextmanager
 def opened(pid: int, proc: Path = PROC) -> Iterator[Entry | None]:
-    """Hold a process' folder in /proc open; None if there is no such process.
+    """Keep the /proc folder of a process open; None if there is no such process.
 
     Args:
         pid: The process.
@@ -65,16 +65,16 @@ def opened(pid: int, proc: Path = PROC) -> Iterator[Entry | None]:
 
 
 class Entry:
-    """A process' folder in /proc, held open: all that is read through it is of this one process.
+    """The /proc folder of a process, kept open: all that is read through it is of this one process.
 
-    Once the process has ended nothing can be read any more, though another has its pid by then (seen on Linux 6.18).
+    Once the process has ended nothing can be read any more, even if another has its pid by then (seen on Linux 6.18).
     """
 
     def __init__(self, folder: int) -> None:
         self._folder = folder
 
     def read(self, name: str) -> bytes:
-        """Return what one of its files holds; nothing if that cannot be read."""
+        """Return the content of one of its files; nothing if that cannot be read."""
         try:
             file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
         except OSError:
@@ -87,9 +87,9 @@ class Entry:
             os.close(file)
 
     def executable(self) -> tuple[os.stat_result, str] | None:
-        """Return the program that it runs, and the path by which the kernel knows that; None if it is hidden.
+        """Return its program file, and the kernel's path of that file; None if it is hidden.
 
-        Neither a link to it nor a title, both of which its user chooses, changes any of these.
+        Links to the program and process titles, which users can choose, do not change these.
         """
         try:
             return os.stat("exe", dir_fd=self._folder), os.readlink("exe", dir_fd=self._folder)
@@ -104,27 +104,27 @@ class Entry:
 
     @property
     def is_roots(self) -> bool:
-        """Return whether root itself runs it, and no setuid-root program of a user's.
+        """Return whether root itself runs it, and not a user through a setuid-root program.
 
-        The effective user id says nothing: a user's setuid-root program has root's, and slurmstepd its job's owner's
-        while it opens files for that.
+        The effective user id proves nothing: a setuid-root program of a user has root's, and slurmstepd has that of the
+        job's user while it opens files for the job.
         """
         ids = self.user_ids
         return bool(ids) and (ids[0], ids[2]) == (ROOT, ROOT)
 
     @property
     def owner(self) -> int | None:
-        """Return the user that it belongs to: its real user id, or whoever made the user namespace that it is in.
+        """Return its user: its real user id, or the user that created the user namespace that it is in.
 
-        A user may have ids of more than his own in a namespace of his (newuidmap(1)); what runs there is his. The
-        owner of the folder is the effective user id: root, for a setuid-root program of a user's.
+        A user may have further ids in a namespace that it created (newuidmap(1)); processes there belong to that user.
+        The owner of the folder is the effective user id: root, for a setuid-root program that a user runs.
         """
         ids = self.user_ids
         maker = self._namespace_maker() if ids else None
         return maker if maker is not None else next(iter(ids), None)
 
     def _namespace_maker(self) -> int | None:
-        """Return who made the outermost user namespace below our own that it is in (ioctl_ns(2)); None if in ours."""
+        """Return the maker of its outermost user namespace below the current one (ioctl_ns(2)); None if in this one."""
         held: list[int] = []
         try:
             ours = os.stat("/proc/self/ns/user")
@@ -135,7 +135,7 @@ class Entry:
                 held.append(above)
             held.insert(0, above)
             return int.from_bytes(fcntl.ioctl(held[-1], _NS_GET_OWNER_UID, bytes(4)), sys.byteorder)
-        except OSError:  # it is in none of those that we may look into, or has ended
+        except OSError:  # it is in none that this process may inspect, or has ended
             return None
         finally:
             for file in held:
@@ -143,7 +143,7 @@ class Entry:
 
     @property
     def parent(self) -> int:
-        """Return its parent's pid; 0 if it has none, or has ended (proc(5), /proc/PID/stat, field 4)."""
+        """Return its parent's pid; 0 if it has no parent or has ended (proc(5), /proc/PID/stat, field 4)."""
         return self._number(1)
 
     @property
@@ -158,7 +158,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """A process that we may end later: its pid is ours only while the start time fits too."""
+    """A process to end later: its pid is valid only while the start time matches too."""
 
     pid: int
     started_ticks: int
@@ -168,20 +168,20 @@ class Process:
         """Return the process that has this pid now; None if none does.
 
         Args:
-            pid: Of the process.
+            pid: Pid of the process.
             proc: Where /proc is.
         """
         ticks = started_ticks(pid, proc)
         return None if ticks is None else cls(pid=pid, started_ticks=ticks)
 
     def runs(self, proc: Path = PROC) -> bool:
-        """Return whether it is still this very process."""
+        """Return whether this process still runs."""
         return started_ticks(self.pid, proc) == self.started_ticks
 
     def kill(self) -> bool:
-        """Send SIGKILL to this very process, never to another that has its pid by now; return whether it was there.
+        """Send SIGKILL to exactly this process, never to another with its pid; return whether it still ran.
 
-        The descriptor holds on to one process (pidfd_open(2)); its start time is looked at after it is open.
+        The descriptor refers to one process (pidfd_open(2)); the start time is checked after it is open.
         """
         try:
             handle = os.pidfd_open(self.pid)

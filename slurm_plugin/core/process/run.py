@@ -16,32 +16,32 @@ SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/s
 """Slurm starts its hooks without PATH, so programs are looked up here."""
 
 TOLD_LIMIT = 4 * MIB
-"""Most bytes kept of what a program that failed has printed. What one printed that did not fail is kept whole: a
-list of 8,000 waiting jobs is as long, and half a list is a wrong one."""
+"""Most bytes kept of the output of a program that failed. The output of a successful one is kept whole: a list of
+8,000 waiting jobs is as long, and half a list is a wrong one."""
 
 
 def find_program(name: str, *, folders: Sequence[str] = SYSTEM_PATH) -> str:
     """Return the absolute path of a program.
 
     Args:
-        name: Of the program; a path is taken as it is.
-        folders: Where it is looked for, in this order.
+        name: Name of the program; a path is used unchanged.
+        folders: Where to look for it, in this order.
 
     Raises:
-        CommandError: No folder holds it; the package that brings it is not installed.
+        CommandError: No folder has it; its package is not installed.
     """
     if os.path.isabs(name):
         return name
     for folder in folders:
         path = os.path.join(folder, name)
-        # Path.is_file raises in a folder that is closed.
+        # Path.is_file raises in a folder without read permission.
         if os.path.isfile(path) and os.access(path, os.X_OK):
             return path
     raise CommandError((name,), 127, f"{name} is in none of {', '.join(folders)}")
 
 
 def has_program(name: str) -> bool:
-    """Return whether a program is here."""
+    """Return whether a program is installed."""
     try:
         find_program(name)
     except CommandError:
@@ -50,7 +50,7 @@ def has_program(name: str) -> bool:
 
 
 KILLED_WAIT_S = 0.5
-"""How long a killed program may take to go; one that hangs in a driver call stays, and we must not."""
+"""How long a killed program may take to end; one that hangs in a driver call stays, and is not waited for."""
 
 
 def run(
@@ -63,16 +63,16 @@ def run(
     gid: int | None = None,
     with_errors: bool = False,
 ) -> str:
-    """Run a program to its end and return what it wrote on stdout as text; bytes that are no UTF-8 are replaced.
+    """Run a program to its end and return what it wrote on stdout as text; bytes that are not UTF-8 are replaced.
 
     Args:
         argv: Program and arguments, as for `run_bytes`.
         timeout_s: After this long the program and its children are killed.
         env: Its whole environment; None means an empty one with PATH only.
         stdin: Text for its standard input; None means /dev/null.
-        uid: The user to run it as; None for our own.
-        gid: The group to run it as; None for our own.
-        with_errors: Whether what it writes on stderr is returned too, in between.
+        uid: The user to run it as; None for the current one.
+        gid: The group to run it as; None for the current one.
+        with_errors: Whether its stderr is returned too, interleaved.
 
     Raises:
         CommandError: It could not be started, exited non-zero or ran out of time.
@@ -96,14 +96,14 @@ def run_bytes(
     """Run a program to its end and return what it wrote on stdout.
 
     Args:
-        argv: Program and arguments; a bare program name is looked up in SYSTEM_PATH. Surrogates are the bytes that
-            they stand for.
+        argv: Program and arguments; a bare program name is looked up in SYSTEM_PATH. Surrogates are passed as the
+            bytes that they stand for.
         timeout_s: After this long the program and its children are killed.
         env: Its whole environment; None means an empty one with PATH only.
         stdin: Text for its standard input; None means /dev/null.
-        uid: The user to run it as; None for our own.
-        gid: The group to run it as; None for our own.
-        with_errors: Whether what it writes on stderr is returned too, in between.
+        uid: The user to run it as; None for the current one.
+        gid: The group to run it as; None for the current one.
+        with_errors: Whether its stderr is returned too, interleaved.
 
     Raises:
         CommandError: It could not be started, exited non-zero or ran out of time.
@@ -133,7 +133,7 @@ def run_bytes(
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(KILLED_WAIT_S)
         raise CommandError(command, None, f"stopped after {timeout_s:g} s") from exc
-    except BaseException:  # our own time is up: nobody waits for the program any more
+    except BaseException:  # the caller's time is up: nothing waits for the program any more
         os.killpg(process.pid, signal.SIGKILL)
         raise
     if process.returncode != 0:
@@ -146,7 +146,7 @@ def _text_of(output: bytes) -> str:
 
 
 def spawn_daemon(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path, uid: int, gid: int) -> int:
-    """Start a program that lives on, in a session of its own, and return its pid.
+    """Start a program that outlives its caller, in a separate session, and return its pid.
 
     Its output goes to a file: `nvidia-cuda-mps-control` hangs when its output is a pipe.
 
@@ -177,7 +177,7 @@ def spawn_daemon(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path,
             )
     except OSError as exc:
         raise CommandError(command, 127, str(exc)) from exc
-    # A hook comes first for the moment that it lasts; this one stays.
+    # A hook has high priority while it runs; a daemon must not keep it.
     if os.getpriority(os.PRIO_PROCESS, 0) < 0:
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, process.pid, 0)

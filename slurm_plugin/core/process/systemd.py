@@ -1,6 +1,6 @@
-"""What a daemon says to systemd, and what it is given by it; without systemd each of these does nothing.
+"""A daemon's messages to systemd and the sockets it gets from it; without systemd each function does nothing.
 
-The protocols are plain enough to need no library: sd_notify(3), sd_listen_fds(3) and the prefixes of sd-daemon(3).
+The protocols are simple enough to need no library: sd_notify(3), sd_listen_fds(3) and the prefixes of sd-daemon(3).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _PRIORITIES = (
     (logging.INFO, 6),
     (logging.NOTSET, 7),
 )
-"""Python's levels and syslog's, most urgent first (syslog(3))."""
+"""Levels of Python and of syslog, most urgent first (syslog(3))."""
 
 
 def notify(state: str, env: Mapping[str, str]) -> None:
-    """Tell systemd how this service is; a manager that does not listen is no trouble of ours.
+    """Report this service's state to systemd; errors are ignored.
 
     Args:
         state: Lines of sd_notify(3), such as "READY=1" or "STATUS=mode enforce".
-        env: The environment; NOTIFY_SOCKET names where to.
+        env: The environment; NOTIFY_SOCKET names the socket.
     """
     address = env.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
@@ -43,8 +43,8 @@ def inherited_listener(path: Path, env: MutableMapping[str, str]) -> socket.sock
 
     Args:
         path: Where this daemon is to listen. A socket at another path (rad.toml was changed and the unit was not) is
-            left alone.
-        env: The environment; its LISTEN_* are taken out, so that no child believes they are meant for it.
+            ignored.
+        env: The environment; its LISTEN_* are removed, so that no child takes them for its own.
     """
     pid, count = env.pop("LISTEN_PID", ""), env.pop("LISTEN_FDS", "0")
     env.pop("LISTEN_FDNAMES", None)
@@ -53,7 +53,7 @@ def inherited_listener(path: Path, env: MutableMapping[str, str]) -> socket.sock
     found = None
     for fd in range(_FIRST_FD, _FIRST_FD + int(count)):
         os.set_inheritable(fd, False)
-        candidate = socket.socket(fileno=os.dup(fd))  # a socket object closes what it holds
+        candidate = socket.socket(fileno=os.dup(fd))  # a socket object closes its descriptor
         ours = candidate.family == socket.AF_UNIX and candidate.type == socket.SOCK_STREAM
         if found is None and ours and candidate.getsockname() == str(path):
             found = candidate
@@ -63,7 +63,7 @@ def inherited_listener(path: Path, env: MutableMapping[str, str]) -> socket.sock
 
 
 def priority_prefix(level: int) -> str:
-    """Return what makes the journal file a line under its level.
+    """Return the prefix by which the journal recognises the level of a line.
 
     >>> priority_prefix(logging.WARNING)
     '<4>'

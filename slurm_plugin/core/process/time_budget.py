@@ -1,7 +1,7 @@
-"""A limit on the time that a piece of our own code takes, enforced from inside.
+"""A limit on the run time of a piece of RAD's code, enforced within the process.
 
-It interrupts Python code and waiting system calls. What hangs in the kernel it cannot interrupt: hooks/supervise.py
-kills the process then.
+It interrupts Python code and waiting system calls. It cannot interrupt a call that hangs in the kernel:
+hooks/supervise.py kills the process then.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _SOON_S = 0.001
 
 
 class TimeIsUp(BaseException):
-    """The time is over. No `except Exception` on the way keeps it."""
+    """The time is over. No `except Exception` catches it."""
 
 
 @contextmanager
 def time_budget(budget_s: float) -> Iterator[None]:
-    """Interrupt what runs inside after so many seconds; only for the main thread of a process of our own.
+    """Interrupt the code inside after a number of seconds; only for the main thread of a RAD process.
 
-    Budgets may be nested: the outer one goes on when the inner one ends.
+    Budgets may be nested: the outer one continues when the inner one ends.
 
     Raises:
         TimeIsUp: The time is over.

@@ -1,8 +1,8 @@
-"""One reading of a GPU, as decisions take it; where readings come from is monitor/telemetry.py.
+"""One reading of a GPU, as decisions use it; monitor/gpus/telemetry.py makes the readings.
 
-A value that a source cannot tell is None, never 0 and never -1. Sizes are bytes, activities are shares from 0 to 1.
+A value that a source does not report is None, never 0 and never -1. Sizes are bytes, activities are shares from 0 to 1.
 SMACT is the share of streaming multiprocessors that held at least one warp, averaged over SMs and time; unlike
-"GPU utilisation" it tells a kernel of one block from a full GPU (Robroek et al., EuroMLSys 2023, section 3).
+"GPU utilisation" it distinguishes a kernel of one block from a full GPU (Robroek et al., EuroMLSys 2023, section 3).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class GpuProcess:
 
     Attributes:
         pid: Process id on this host.
-        memory_bytes: GPU memory it holds, context included; None where the driver does not tell. Managed memory
+        memory_bytes: GPU memory it uses, context included; None where the driver does not report it. Managed memory
             (cuMemAllocManaged) does not count here.
-        mps: Whether it reaches the GPU through an MPS server; None where the driver does not tell.
+        mps: Whether it reaches the GPU through an MPS server; None where the driver does not report it.
     """
 
     pid: int
@@ -31,10 +31,10 @@ class GpuProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCounters:
-    """What a card tells beside memory and SMACT: for people and metrics, never for a decision.
+    """Counters of a GPU other than memory and SMACT: for display and metrics, never for a decision.
 
     Attributes:
-        graphics: Share of time in which any kernel ran, the figure sold as "GPU utilisation".
+        graphics: Share of time in which any kernel ran, commonly called "GPU utilisation".
         smocc: SM occupancy: resident warps over the most possible, averaged over SMs and time.
         tensor: Share of cycles in which tensor cores worked.
         dram: Share of cycles in which device memory moved data.
@@ -45,7 +45,7 @@ class GpuCounters:
         power_w: Draw of the whole board.
         energy_j: Energy since the driver was loaded.
         ecc_uncorrected: Uncorrectable memory errors since the driver was loaded.
-        xid: Last Xid error that the driver reported while we listened.
+        xid: Last Xid error that the driver reported while the monitor listened.
     """
 
     graphics: float | None = None
@@ -70,16 +70,16 @@ class GpuReading:
         uuid: "GPU-..." as CUDA_VISIBLE_DEVICES takes it.
         index: The number that Slurm uses: N of /dev/nvidiaN (the minor number, which need not be NVML's index).
         name: Product name.
-        memory_total_bytes: All memory of the card.
-        memory_reserved_bytes: Held by the driver and never usable; None if not told apart.
+        memory_total_bytes: All memory of the GPU.
+        memory_reserved_bytes: Reserved by the driver and never usable; None if not reported separately.
         memory_used_bytes: Used by processes.
         smact: SM activity, or None.
-        smact_source: Who told smact; "nvml-utilisation" is misleading and flagged wherever it is shown.
+        smact_source: Source of smact; "nvml-utilisation" is misleading and flagged wherever it is shown.
         processes: Compute processes with their memory.
-        mig: The card is partitioned: it is never shared as a whole.
-        healthy: False after an error that needs a reset; such a card is never a candidate.
+        mig: The GPU is partitioned: it is never shared as a whole.
+        healthy: False after an error that needs a reset; such a GPU is never a candidate.
         time_s: When it was read, seconds since the epoch.
-        counters: What else the card tells.
+        counters: Its other counters.
     """
 
     uuid: str
@@ -98,10 +98,10 @@ class GpuReading:
 
     @property
     def usable_bytes(self) -> int:
-        """Return what processes can have in all."""
+        """Return the memory that processes can use in total."""
         return max(0, self.memory_total_bytes - (self.memory_reserved_bytes or 0))
 
     @property
     def free_bytes(self) -> int:
-        """Return what processes can still have."""
+        """Return the memory that processes can still allocate."""
         return max(0, self.usable_bytes - self.memory_used_bytes)

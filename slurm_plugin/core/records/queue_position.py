@@ -1,8 +1,8 @@
-"""Where a job stood in Slurm's queue before its Prolog put it back: what a note about it carries.
+"""Queue position of a job before its Prolog requeued it, as stored in a note.
 
-Slurm takes a requeued job for one that was submitted just then. SubmitTime and AccrueTime are new on 22.05.8, 24.11.5
-and 26.05.5, so that its age counts from there and it comes behind its equals; under priority/basic of 24.11.5 its
-priority is new as well (`tests/cluster/test_turns.py`).
+Slurm treats a requeued job as just submitted. SubmitTime and AccrueTime are new on 22.05.8, 24.11.5 and 26.05.5, so
+its age restarts and it queues behind equal jobs; under priority/basic of 24.11.5 its priority is new as well
+(`tests/cluster/test_turns.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A job's place, as it was when the job was started first.
+    """Queue position of a job at its first start.
 
     Attributes:
-        submitted_s: When it was submitted, seconds since the epoch: equals start in this order.
+        submitted_s: When it was submitted, seconds since the epoch: jobs of equal priority start in this order.
         accrues_s: From when its age counted, seconds since the epoch; None if it had none.
-        priority: Its priority without what its nice value takes off.
-        nice: That nice value: whoever finds a lower one, and lent nothing himself, sees another's loan.
+        priority: Its priority before its nice value is subtracted.
+        nice: That nice value: a program that finds a lower one, and gave no boost itself, sees the boost of another.
     """
 
     submitted_s: int
@@ -28,7 +28,7 @@ class Turn:
 
 
 def turn_values(turn: Turn | None) -> dict[str, int | None]:
-    """Return what a note says of a turn, by name, nothing below 0; None for what it leaves out."""
+    """Return the values of a queue position in a note, by name, none below 0; None for what the note leaves out."""
     if turn is None:
         return {}
     return {
@@ -41,7 +41,7 @@ def turn_values(turn: Turn | None) -> dict[str, int | None]:
 
 
 def turn_in(values: dict[str, int]) -> Turn | None:
-    """Return the turn that a note tells; None if it tells none.
+    """Return the queue position in a note; None if it has none.
 
     >>> turn_in({"submitted": 1, "priority": 3, "raised": 5})
     Turn(submitted_s=1, accrues_s=None, priority=3, nice=-5)

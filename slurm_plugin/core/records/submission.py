@@ -1,4 +1,4 @@
-"""The records that flow from submission to the end of a job, one per stage, each made in one place.
+"""Records that pass from the submission to the end of a job, one per stage, each made in one place.
 
     JobRequest -> (ModelProfile) -> MemoryEstimate -> Rewrite/Booking -> Placement -> Outcome
 
@@ -14,9 +14,9 @@ from typing import Literal
 BookingKind = Literal["shared", "whole"]
 BookingBasis = Literal["asked", "estimate", "history"]
 Confidence = float | Literal["bound"]
-"""Share of jobs that what is booked shall be enough for: a number, the estimator's own bound, or what costs least."""
+"""Share of jobs that a booking must be large enough for: a number, the estimator's bound, or what costs least."""
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
-"""Estimates tell their quantiles from the one to the other."""
+"""Estimates give their quantiles between these two."""
 PolicyName = Literal["exclusive", "round_robin", "magm", "lug", "mug"]
 
 
@@ -37,7 +37,7 @@ class GresItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What a user asked for, as the job_submit hook saw it.
+    """Request of a user, as the job_submit hook receives it.
 
     Attributes:
         user_id: The submitting user.
@@ -51,15 +51,15 @@ class JobRequest:
         nodes: Least number of nodes; None if not stated.
         tasks: Number of tasks; None if not stated.
         cpus_per_task: `--cpus-per-task`, or None.
-        comment: The user's comment as submitted, stamps included.
+        comment: The user's comment as submitted, signed bookings included.
         script: Leading part of the batch script; None for salloc and srun.
         heterogeneous: One component of a heterogeneous job.
-        recurs: An entry of scrontab: Slurm runs it again and again under the same id, counting a restart each time.
-        interactive: From srun or salloc: its request was settled on the login node, and may not change any more.
+        recurs: A scrontab entry: Slurm runs it repeatedly under the same id, counting a restart each time.
+        interactive: From srun or salloc: its request was fixed on the login node, and must not change any more.
         whole_nodes: It gets whole nodes (`--exclusive`, `OverSubscribe=EXCLUSIVE`), where Slurm starts no shards.
-        before_shards: It comes at a moment when Slurm knows of no shards yet and would refuse who asks for some.
-        other_gres: What `--gres` asks for besides GPUs and shards ("nvme:100"); it is kept.
-        other_per_task: What is asked per task besides GPUs, as Slurm wrote it ("cpu=4"); it is kept.
+        before_shards: It arrives while Slurm has no shards configured yet and would refuse a request for them.
+        other_gres: What `--gres` requests besides GPUs and shards ("nvme:100"); it is kept.
+        other_per_task: What is requested per task besides GPUs, as Slurm wrote it ("cpu=4"); it is kept.
         binds_gpus: `--gpu-bind`, which means nothing for part of a GPU.
         gpu_only_option: An option that works only with gres/gpu ("--gpu-freq"), or None.
     """
@@ -89,21 +89,21 @@ class JobRequest:
 
     @property
     def asked(self) -> tuple[GresItem, ...]:
-        """Return what it asks for in all spellings."""
+        """Return the GRES that it requests, in all spellings."""
         return (*self.gres, *self.gres_per_job, *self.gres_per_task, *self.gres_per_socket)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What the user says about the job in `#RAD` lines or in the comment; a hint, never the truth.
+    """User directives in `#RAD` lines or in the comment; a hint, never the truth.
 
     Attributes:
         profile: Compact model profile (gpumemnet's text form), or None.
-        memory_bytes: `memory=12G`: the need stated outright, or None.
+        memory_bytes: `memory=12G`: the stated need, or None.
         policy: `policy=exclusive|collocate`, or None.
         retry: False if `retry=no`: no recovery after running out of memory.
         gpus: `gpus=2`: processes of a data-parallel job, or None.
-        confidence: `confidence=0.9|bound`: how safe the booking shall be, or None.
+        confidence: `confidence=0.9|bound`: how safe the booking must be, or None.
     """
 
     profile: str | None = None
@@ -119,18 +119,18 @@ class MemoryEstimate:
     """GPU memory of one process of a job at its peak, as nvidia-smi would show it.
 
     Attributes:
-        estimate_bytes: The best guess.
+        estimate_bytes: The estimate.
         upper_bytes: The bound.
-        confidence: Share of jobs that stay under the bound; None if no measurement says it.
-        quantiles: Points (share of jobs, bytes that so many stay under) between estimate and bound, both rising; ()
+        confidence: Share of jobs that stay under the bound; None if it was not measured.
+        quantiles: Points (share of jobs, bytes that this share stays under) between estimate and bound, both rising; ()
             if none are known.
-        smact: Expected share of SMs kept busy when it has a GPU to itself (0 to 1); None if nothing tells.
-        smact_seen: Whether that was seen of earlier runs, with their waits for data; else it never waits.
-        busy: Expected share of that time in which any of its kernels runs (0 to 1); None if nothing tells.
-        source: Where it comes from: an estimator's name, "history", "stated".
-        profile_key: Short hash of model and training setup; None if the need was stated outright.
-        kind: Which estimates are right or wrong alike: what it was made from; "" where nothing is learned of it.
-        learned: One sentence on what this site's own runs changed of it; "" if nothing.
+        smact: Expected share of SMs kept busy when it is alone on a GPU (0 to 1); None if unknown.
+        smact_seen: Whether that was measured in earlier runs, with their waits for data; else it never waits.
+        busy: Expected share of that time in which any of its kernels runs (0 to 1); None if unknown.
+        source: Its origin: an estimator's name, "history", "stated".
+        profile_key: Short hash of model and training setup; None if the need was stated by the user.
+        kind: Group of estimates with similar errors: what it was made from; "" where nothing is learned about it.
+        learned: One sentence on how this site's own runs changed it; "" if they did not.
         warnings: One sentence each, for the user.
     """
 
@@ -150,12 +150,12 @@ class MemoryEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedTasks:
-    """The tasks that a user asked for, which the job's steps are to have although Slurm was told others.
+    """Tasks that a user requested: the job's steps get them although the request to Slurm names others.
 
     Attributes:
         tasks: Their number.
         cpus: CPUs of each; 0 if not stated.
-        own_gpu: Each task sees one GPU of its own (`--gpus-per-task=1`).
+        own_gpu: Each task sees one dedicated GPU (`--gpus-per-task=1`).
     """
 
     tasks: int = 1
@@ -165,28 +165,28 @@ class AskedTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """What a job may use, from submission to its end; it travels in the job's comment, signed (see wire.py).
+    """What a job may use, from submission to its end; signed in the job's comment (comments/signed_comment.py).
 
-    A job has three numbers of memory for each GPU: the estimate, what is booked, and the cap.
+    A job has three memory sizes for each GPU: the estimate, the booking, and the limit.
 
     Attributes:
-        kind: "shared": part of one GPU, or of each of several. "whole": GPUs of its own.
+        kind: "shared": part of one GPU, or of each of several. "whole": exclusive GPUs.
         gpus: GPUs on each node.
-        processes: That share each of its GPUs, as far as the request tells.
-        memory_bytes: Booked GPU memory per GPU, which is the job's for sure; None for a whole GPU.
-        cap_bytes: What it may hold at most per GPU, while others leave it there; None if no more than it booked.
-        estimate_bytes: The best guess behind both; None if there was none.
-        smact: Expected share of SMs kept busy (0 to 1); None if nothing tells.
+        processes: Number that share each of its GPUs, as far as the request shows.
+        memory_bytes: Booked memory per GPU, which is guaranteed; None for a whole GPU.
+        cap_bytes: Its limit per GPU, as long as others leave that memory free; None if that is the booking.
+        estimate_bytes: The estimate behind both; None if there was none.
+        smact: Expected share of SMs kept busy (0 to 1); None if unknown.
         recoveries: How often the job was requeued after running out of memory.
         retry: Whether it may be recovered again.
-        profile_key: Hash under which the observed peak is remembered; None if there is no profile.
-        basis: Who is answerable for the size: "estimate" (ours), "history" (earlier runs of the same user and model),
-            or "asked": the user stated it or gave us nothing to go by.
-        shards: Shards that it asks Slurm for on each node, of all its GPUs together; 0 if it asks for GPUs.
-        by_task: How the user asked for tasks, where Slurm is told one task for each GPU; None where it is told the
-            user's.
-        partitions: Marks of the partitions that it may start in (binding.py).
-        changed: Whether only Slurm knows what it gives: the request was changed since, or is spelled in several ways.
+        profile_key: Hash under which the observed peak is stored; None if there is no profile.
+        basis: Origin of the size: "estimate" (RAD's), "history" (earlier runs of the same user and model), or "asked":
+            the user stated it or gave RAD nothing to estimate from.
+        shards: Shards that it requests from Slurm on each node, for all its GPUs together; 0 if it requests GPUs.
+        by_task: Tasks as the user requested them, where the request to Slurm has one task for each GPU; None where it
+            has the user's.
+        partitions: Marks of the partitions that it may start in (booking/verification.py).
+        changed: Whether only Slurm knows what it allocates: the request was changed since, or uses several spellings.
     """
 
     kind: BookingKind
@@ -211,13 +211,13 @@ class Rewrite:
     """What to change in a submission.
 
     Attributes:
-        fields: job_desc fields to set, by their Lua name; "" clears one. Empty means: leave the job alone.
+        fields: job_desc fields to set, by their Lua name; "" clears one. Empty means: the job passes through unchanged.
         environment: Variables to set in a batch job's environment; "" blanks one.
         messages: Lines for the user.
         refusal: Why the job is refused, with the number that would fit; None if it is not.
-        booking: What the rewritten job books; None if the job is left alone.
+        booking: What the rewritten job books; None if the job passes through unchanged.
         reason: A word or two for log and metrics: "shared", "exclusive", "multi-gpu", "no gpu", "observe", ...
-        each_gpu: The shards of each GPU, where the fields ask for them by task; "" where they do not.
+        each_gpu: The shards of each GPU, where the fields request them by task; "" where they do not.
     """
 
     fields: dict[str, str] = field(default_factory=dict)

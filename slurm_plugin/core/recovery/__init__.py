@@ -1,1 +1,1 @@
-"""Why a job ended, and what follows."""
+"""Diagnosis of why a job ended, and its next attempt."""

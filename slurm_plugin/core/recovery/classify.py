@@ -1,4 +1,4 @@
-"""Why a job ended and what its next attempt is: pure functions of what is known when it ends."""
+"""Diagnose why a job ended and choose its next attempt: pure functions of what is known at its end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import human, shards_for
 
 CORROBORATING_SHARE = 0.8
-"""A job whose peak came this near to what it could have did run out of memory: the monitor samples once a second, so
-the last allocations before the end are often not seen."""
+"""If a job's peak reached this share of its limit, it did run out of memory: the monitor samples once a second, so the
+last allocations before the end are often missed."""
 
 _EVIDENCE_LIMIT = 200
-_CANCELLING_SIGNALS = (2, 9, 15)  # what scancel, a time limit and preemption send to the batch script
+_CANCELLING_SIGNALS = (2, 9, 15)  # sent to the batch script by scancel, a time limit and preemption
 _CUT_SHORT = r"^(?:slurmstepd(?:-\S+)?:|\[[^]\n]*\]) error: \*\*\* JOB {} ON \S+ CANCELLED AT "
 """What slurmstepd writes into the output of a batch script that it sends SIGTERM or SIGKILL (seen on 22.05.8, 24.11.5
 and, with the time in the place of its name, 26.05.5): scancel, preemption, a time limit, a requeue. A trap may end the
@@ -31,15 +31,15 @@ class Ending:
     """What is known of a job when it ends.
 
     Attributes:
-        exit_status: Wait status of the batch script; None if unknown. Slurm says 0, too, of a job that is cancelled,
+        exit_status: Wait status of the batch script; None if unknown. Slurm also reports 0 for a job that is cancelled,
             preempted or at its time limit, and ends the script only then.
         derived_exit: Highest exit status of its steps.
         peak_bytes: Highest GPU memory that the monitor saw of it; None without a monitor.
-        limit_bytes: What was its own for sure: its booking, or the card; None if unknown.
-        user_id: The job's owner; None if unknown.
-        verdict: What the monitor found of it; None if nothing.
-        job_id: The job; None if its output is not looked at.
-        requeued: Whether somebody has put it back into the queue already: its owner, an admin, a preemption.
+        limit_bytes: Memory guaranteed to it: its booking, or the whole GPU; None if unknown.
+        user_id: The job's user; None if unknown.
+        verdict: The monitor's finding; None if there is none.
+        job_id: The job; None if its output is not searched.
+        requeued: Whether it was requeued already: by its user, an admin, a preemption.
     """
 
     exit_status: int | None
@@ -58,7 +58,7 @@ def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern
     Args:
         ending: Exit statuses and the monitor's record.
         tails: The last part of each of its output files.
-        patterns: The words of an OOM.
+        patterns: The texts of OOM errors.
     """
     cancelled = ending.requeued or _cut_short(ending, tails)
     if not ending.exit_status and not ending.derived_exit:
@@ -66,7 +66,7 @@ def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern
     judged = _judged(ending, cancelled=cancelled)
     if judged is not None:
         return judged
-    # The last word counts: a script may go on after the GPU refused it something, and fail for another memory.
+    # The last error counts: a script may continue after a refused GPU allocation, and fail for lack of other memory.
     found = last_found(tails, [one for one in patterns if one.kind == "host" or not cancelled])
     if found is None:
         return Outcome(kind="cancelled" if cancelled else "failed", peak_bytes=ending.peak_bytes)
@@ -87,7 +87,7 @@ def classify(ending: Ending, tails: Sequence[str], patterns: Sequence[OomPattern
 
 
 def _cut_short(ending: Ending, tails: Sequence[str]) -> bool:
-    """Return whether somebody ended a job: by its exit status, or by what slurmstepd wrote of it."""
+    """Return whether a job was ended from outside: by its exit status, or by slurmstepd's line in its output."""
     if (ending.exit_status or 0) & 0x7F in _CANCELLING_SIGNALS:  # low seven bits of a wait status, wait(2)
         return True
     line = re.compile(_CUT_SHORT.format(ending.job_id), re.MULTILINE)
@@ -95,10 +95,10 @@ def _cut_short(ending: Ending, tails: Sequence[str]) -> bool:
 
 
 def _judged(ending: Ending, *, cancelled: bool) -> Outcome | None:
-    """Return how a job ended that the monitor has a verdict on; None if it has none that explains this end."""
+    """Return how a job ended according to the monitor's verdict; None if there is none that explains this end."""
     verdict = ending.verdict
     if verdict is None or (verdict.kind == "victim" and cancelled):
-        return None  # whoever cancels a job does not want it back
+        return None  # a cancelled job is not wanted back
     return Outcome(
         kind=verdict.kind,
         evidence=_evidence(verdict.detail),
@@ -116,11 +116,11 @@ def _corroborated(ending: Ending) -> bool:
 
 
 def as_held(booking: Booking, held: Reservation | None) -> Booking:
-    """Return a booking with the size that its job really held; a change of the request may have made it another.
+    """Return a booking with the size of its job's real allocation, which a change of the request may have changed.
 
     Args:
         booking: As signed at submission.
-        held: What the job held on this node; None if nothing is known of that.
+        held: The job's allocation on this node; None if unknown.
     """
     if held is None:
         return booking
@@ -130,12 +130,12 @@ def as_held(booking: Booking, held: Reservation | None) -> Booking:
 
 
 def unsigned(held: Reservation | None, outcome: Outcome) -> Booking | None:
-    """Return what a job without a booking had, where its end was the guard's or a neighbour's doing; else None.
+    """Return what a job without a booking had, if the guard or another job caused its end; otherwise None.
 
-    It was sized by hand, or while radd was away. What it does to itself is between it and Slurm, as without us.
+    It was sized by hand, or while radd was unavailable. Failures of its own are left to Slurm, as without RAD.
 
     Args:
-        held: What it held on this node; None if nothing is known of that.
+        held: Its allocation on this node; None if unknown.
         outcome: Why it ended.
     """
     if held is None or not held.managed or outcome.kind not in ("overrun", "victim"):
@@ -146,8 +146,8 @@ def unsigned(held: Reservation | None, outcome: Outcome) -> Booking | None:
 def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> Recovery | None:
     """Return how a job is run again, or None if it is not.
 
-    Priority is lent only for a fault that the job's owner did not make: a neighbour's, or a size that we estimated or
-    that earlier runs made plausible. A size that the user chose is the user's own.
+    A priority boost is given only if the failure was not the user's fault: caused by another job, or by a size that RAD
+    estimated or that earlier runs made plausible. A size that the user chose is the user's responsibility.
 
     Args:
         booking: What it had.
@@ -166,7 +166,7 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
     sizes, least_bytes = partition.sizes, outcome.least_bytes
     small = booking.gpus == 1 and sizes[0].capacity_bytes < least_bytes <= sizes[-1].capacity_bytes
     if (booking.kind == "whole" and not small) or booking.recoveries >= partition.max_recoveries:
-        return None  # a GPU of its own was not enough, so another one is not either
+        return None  # a whole GPU was not enough, so another one is not either
     larger_bytes = _escalated(booking, outcome, partition)
     following = replace(
         booking,
@@ -186,17 +186,17 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
 
 
 def _came_near_our_guess(booking: Booking, outcome: Outcome) -> bool:
-    """Return whether a job really used what we, or its earlier runs, said that it would need."""
+    """Return whether a job really used what RAD's estimate or earlier runs predicted."""
     if booking.basis == "asked" or booking.estimate_bytes is None or outcome.peak_bytes is None:
         return False
     return outcome.peak_bytes >= CORROBORATING_SHARE * booking.estimate_bytes
 
 
 def _escalated(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> int | None:
-    """Return the memory of a rerun that still shares, in whole shards; None if it gets a GPU of its own.
+    """Return the memory of a rerun that still shares, in whole shards; None if it gets a whole GPU.
 
-    A job that was stopped on its way to its cap was never told what it could not have: it books the cap. Where CUDA
-    itself and no framework refused memory, nobody tells how much it was: a job that was near its limit gets the margin.
+    A job that was stopped below its limit has no refused allocation: it books the limit. If CUDA itself and no
+    framework refused memory, the refused size is unknown: a job that was near its limit gets the margin.
     """
     shared = booking.kind == "shared"
     first_try = partition.recovery == "escalate" and shared and booking.recoveries == 0

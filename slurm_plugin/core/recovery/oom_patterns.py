@@ -1,7 +1,7 @@
-"""Find the words of an out-of-memory error in what a job printed, in a time in proportion to its length.
+"""Find out-of-memory errors in a job's output, in time proportional to its length.
 
-A job prints what it likes, and root reads it. So the shipped patterns are plain texts to be found in one line, in
-order; nothing backtracks. oom_patterns.toml explains the form.
+A job may print anything, and root reads it. So the shipped patterns are plain texts to be found in one line, in order;
+nothing backtracks. oom_patterns.toml explains the form.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from slurm_plugin.core.units import printed_size
 SHIPPED_PATTERNS = Path(__file__).with_name("oom_patterns.toml")
 
 EVIDENCE_BEFORE = 100
-"""Characters of a long line that are shown before the words that were found."""
+"""Characters of a long line that are shown before the texts that were found."""
 
 _REGEX_LINE_LIMIT = 4000
 _SIZE = re.compile(r"[\d.,]{1,20} ?[KMGT]?(?:i?B|bytes)")
@@ -27,15 +27,15 @@ _SIZE = re.compile(r"[\d.,]{1,20} ?[KMGT]?(?:i?B|bytes)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OomPattern:
-    """The words of one kind of OOM.
+    """Pattern of one kind of OOM message.
 
     Attributes:
-        name: Who says it.
-        kind: Whose memory ran out.
-        words: Texts that stand in one line, in this order; empty if there is an expression instead.
+        name: The program or library that prints it.
+        kind: Which memory ran out.
+        words: Texts in one line, in this order; empty if there is an expression instead.
         at_line_start: Whether the first of them begins the line.
-        size_after: What the size of the failed allocation follows; "" if it is not told.
-        unless: A line that holds this, too, reports no failure; "" for none.
+        size_after: Text before the size of the failed allocation; "" if the size is not printed.
+        unless: A line that also contains this reports no failure; "" for none.
         regex: A site's own expression.
     """
 
@@ -50,13 +50,13 @@ class OomPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The last line of an output that a pattern fits.
+    """The last line of an output that matches a pattern.
 
     Attributes:
         pattern: The pattern.
         start: Where the line begins in the text that was searched.
-        line: The line, from at most EVIDENCE_BEFORE characters before the words on.
-        attempted_bytes: The failed allocation; None if the line does not say.
+        line: The line, starting at most EVIDENCE_BEFORE characters before the texts.
+        attempted_bytes: The failed allocation; None if the line does not state it.
     """
 
     pattern: OomPattern
@@ -66,10 +66,10 @@ class Found:
 
 
 def load_patterns(paths: Iterable[Path] = (SHIPPED_PATTERNS,)) -> tuple[OomPattern, ...]:
-    """Return the patterns of these files, in their order; a file that is not there counts for nothing.
+    """Return the patterns of these files, in their order; a missing file is skipped.
 
     Raises:
-        ConfigError: A file is no TOML of the expected form, or a pattern no regular expression.
+        ConfigError: A file is not TOML of the expected form, or a pattern not a regular expression.
     """
     found: list[OomPattern] = []
     for path in paths:
@@ -91,7 +91,7 @@ def last_found(texts: Sequence[str], patterns: Sequence[OomPattern]) -> Found | 
 
     Args:
         texts: The last part of each output file; a later file counts as later.
-        patterns: What to look for; the first that fits a line names it.
+        patterns: What to look for; the first that matches a line names it.
     """
     text = "\n" + "\n".join(texts).replace("\r", "\n") + "\n"  # progress bars return to the line's start
     found = [one for pattern in patterns if (one := _last_of(text, pattern)) is not None]
@@ -108,7 +108,7 @@ def last_found(texts: Sequence[str], patterns: Sequence[OomPattern]) -> Found | 
 
 
 def _last_of(text: str, pattern: OomPattern) -> Found | None:
-    """Return the last line that one pattern fits; each line is looked at once, from the last one back."""
+    """Return the last line that matches one pattern; each line is checked once, from the last one back."""
     if pattern.regex is not None:
         return _last_by_regex(text, pattern, pattern.regex)
     if any(word not in text for word in pattern.words):
@@ -127,7 +127,7 @@ def _last_of(text: str, pattern: OomPattern) -> Found | None:
 
 
 def _in_order(text: str, start: int, stop: int, pattern: OomPattern) -> int | None:
-    """Return where a pattern's words begin in a line; None if they are not all there in order."""
+    """Return where a pattern's texts begin in a line; None if they are not all there in order."""
     first, at = None, start
     for word in pattern.words:
         at = text.find(word, at, stop)

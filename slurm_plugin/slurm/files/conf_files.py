@@ -1,4 +1,4 @@
-"""The few lines of Slurm's own files that a hook or radd must know, read without asking slurmctld."""
+"""Read the few lines of Slurm's own files that a hook or radd needs, without asking slurmctld."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from slurm_plugin.slurm.files.conf_lines import pairs_of, read_lines, settings_i
 _CANDIDATES = (
     "/etc/slurm/slurm.conf",
     "/etc/slurm-llnl/slurm.conf",
-    "/run/slurm/conf/slurm.conf",  # of a configless login or compute node
+    "/run/slurm/conf/slurm.conf",  # on a configless login or compute node
     "/var/spool/slurmd/conf-cache/slurm.conf",
 )
 
 TCP_TIMEOUT_S = 2.0
-"""TCPTimeout where slurm.conf has none (slurm.conf(5))."""
+"""Default of TCPTimeout in slurm.conf (slurm.conf(5))."""
 
 
 def find_slurm_conf(configured: str, env: Mapping[str, str]) -> Path | None:
-    """Return slurm.conf: as configured, as SLURM_CONF says, or at one of the usual places; None if it is at none.
+    """Return the path of slurm.conf: as configured, from SLURM_CONF, or at one of the usual places; None if at none.
 
     Args:
-        configured: `paths.slurm_conf` of rad.toml; empty if it says nothing.
+        configured: `paths.slurm_conf` of rad.toml; empty if not set.
         env: Environment variables.
     """
     for name in filter(None, (configured, env.get("SLURM_CONF"), *_CANDIDATES)):
@@ -35,7 +35,7 @@ def controllers_of(slurm_conf: Path) -> tuple[str, ...]:
     """Return the machines that slurmctld may run on, the first in charge as long as it runs; () if they are not known.
 
     Args:
-        slurm_conf: The file: a line SlurmctldHost= for each, or ControlMachine= and BackupController= of old.
+        slurm_conf: The file: a line SlurmctldHost= for each, or the older ControlMachine= and BackupController=.
     """
     named: list[str] = []
     for line in read_lines(slurm_conf) or []:
@@ -46,10 +46,10 @@ def controllers_of(slurm_conf: Path) -> tuple[str, ...]:
 
 
 def away_s(slurm_conf: Path | None) -> float:
-    """Return how long a command of Slurm's may wait for machines without power before it asks the one in charge.
+    """Return how long a Slurm command may wait for machines without power before it asks the one in charge.
 
-    Each that slurm.conf names is tried for TCPTimeout, in their order, by every command anew (slurm.conf(5); 2.02 s
-    seen on 22.05.8 with one of two).
+    Every command tries each machine in slurm.conf in order, for TCPTimeout each (slurm.conf(5); 2.02 s seen on 22.05.8
+    with one of two).
 
     Args:
         slurm_conf: The file; None if it is not known.
@@ -64,7 +64,7 @@ def away_s(slurm_conf: Path | None) -> float:
 def devices_confined(slurm_conf: Path | None) -> bool:
     """Return whether a job can reach only the GPUs that Slurm chose for it.
 
-    That is so with `TaskPlugin=task/cgroup` and `ConstrainDevices=yes` in cgroup.conf (slurm.conf(5), cgroup.conf(5)).
+    This needs `TaskPlugin=task/cgroup` and `ConstrainDevices=yes` in cgroup.conf (slurm.conf(5), cgroup.conf(5)).
     """
     if slurm_conf is None:
         return False
@@ -81,7 +81,7 @@ def has_slurmdbd(slurm_conf: Path | None) -> bool:
 
 
 def keeps_accounts(settings: Mapping[str, str]) -> bool:
-    """Return whether slurm.conf names a database for accounts.
+    """Return whether slurm.conf names an accounting database.
 
     Args:
         settings: slurm.conf, names in lower case.
@@ -90,12 +90,12 @@ def keeps_accounts(settings: Mapping[str, str]) -> bool:
 
 
 def lacks(settings: Mapping[str, str], name: str, word: str) -> bool:
-    """Return whether a list in slurm.conf leaves a word out; of a file that could not be read nothing is claimed.
+    """Return whether a list in slurm.conf lacks a word; False if the file could not be read.
 
     Args:
-        settings: Of slurm.conf, names in lower case; empty if it could not be read.
-        name: Of the setting.
-        word: That its list should hold.
+        settings: Settings of slurm.conf, names in lower case; empty if it could not be read.
+        name: Name of the setting.
+        word: Word that its list should contain.
 
     >>> lacks({"grestypes": "gpu"}, "GresTypes", "shard"), lacks({}, "GresTypes", "shard")
     (True, False)
@@ -125,14 +125,14 @@ def rewrites_steps(slurm_conf: Path | None) -> bool:
 
 
 _CHOOSE_PARTITIONS = ("all_partitions", "partition")
-"""Plugins of Slurm's own that give a job without a partition one, or all (src/plugins/job_submit/)."""
+"""Slurm's plugins that give a job without a partition one, or all (src/plugins/job_submit/)."""
 
 
 def chosen_after_lua(settings: Mapping[str, str]) -> str:
     """Return the plugin that chooses a job's partition after job_submit.lua has seen it without one; "" if none does.
 
     Args:
-        settings: Of slurm.conf, names in lower case.
+        settings: Settings of slurm.conf, names in lower case.
 
     >>> chosen_after_lua({"jobsubmitplugins": "lua,all_partitions"})
     'all_partitions'
@@ -145,10 +145,10 @@ def chosen_after_lua(settings: Mapping[str, str]) -> str:
 
 
 def chosen_by_plugin(settings: Mapping[str, str]) -> bool:
-    """Return whether a job that names no partition may start elsewhere than in the default one.
+    """Return whether a job that names no partition may start in another than the default one.
 
     Args:
-        settings: Of slurm.conf, names in lower case.
+        settings: Settings of slurm.conf, names in lower case.
 
     >>> chosen_by_plugin({"jobsubmitplugins": "all_partitions,lua"}), chosen_by_plugin({"jobsubmitplugins": "lua"})
     (True, False)
@@ -173,10 +173,10 @@ def gres_of_nodes(path: Path) -> tuple[str, ...]:
 
 
 def why_no_shards(settings: Mapping[str, str], node_gres: Sequence[str]) -> str | None:
-    """Return why Slurm would refuse a request for shards; None if nothing speaks against it.
+    """Return why Slurm would refuse a request for shards; None if no reason is known.
 
     Args:
-        settings: slurm.conf, names in lower case; empty where it cannot be read, which speaks against nothing.
+        settings: slurm.conf, names in lower case; empty if it cannot be read, which is no reason.
         node_gres: `Gres=` of its NodeName lines, in lower case.
 
     >>> why_no_shards({"grestypes": "gpu,shard"}, ["gpu:4", "gpu:2"])

@@ -1,8 +1,8 @@
-"""Slurm's own configuration files: lines as slurmctld takes them, settings, and lines of KEY=VALUE pairs.
+"""Parse Slurm's configuration files: lines as slurmctld reads them, settings, and lines of KEY=VALUE pairs.
 
-Source: slurm.conf(5), gres.conf(5): names are case-insensitive, `#` begins a comment, a backslash at the end goes on
-with the next line (that of a comment does not, as src/common/parse_config.c has it), `Include` takes in another file,
-in whose name `%c` is the cluster's.
+Source: slurm.conf(5), gres.conf(5): names are case-insensitive, `#` begins a comment, a backslash at the end continues
+on the next line (not in a comment, according to src/common/parse_config.c), `Include` includes another file, where `%c`
+in the file name is the cluster's name.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _DEEPEST = 8
 _MOST_NAMES = 4096
 
 Read = Callable[[Path], str]
-"""Returns a file's text; OSError if there is none that can be read."""
+"""Returns a file's text; OSError if it cannot be read."""
 
 
 def text_of(path: Path) -> str:
-    """Return a file's text, its lines ended by a newline; a byte that is no UTF-8 is kept for who writes it back.
+    """Return a file's text, its lines ended by a newline; bytes that are not UTF-8 are kept for writing it back.
 
     Raises:
         OSError: It cannot be read.
@@ -37,7 +37,7 @@ def text_of(path: Path) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    r"""Return a text's lines as Slurm reads them: a form feed, or what else Unicode takes for an end, ends none.
+    r"""Return a text's lines as Slurm reads them: a form feed or another line end of Unicode does not end a line.
 
     >>> lines_of("a\fb\nc\n"), lines_of("")
     (['a\x0cb', 'c'], [])
@@ -46,20 +46,20 @@ def lines_of(text: str) -> list[str]:
 
 
 def bytes_of(text: str) -> bytes:
-    """Return what a file holds whose text `text_of` gave."""
+    """Return the bytes of a file from its text, as the inverse of `text_of`."""
     return text.encode("utf-8", errors="surrogateescape")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A line as Slurm takes it.
+    """A line as Slurm reads it.
 
     Attributes:
-        text: What it says, joined where it goes on, without comment.
-        path: The file that it stands in, which another one may include.
+        text: Its text, with continuation lines joined, without comment.
+        path: The file that contains it, which another one may include.
         first: Number of its first line there, from 1.
         last: Number of its last line.
-        raw: These lines as they stand there, with comments.
+        raw: These lines unchanged, with comments.
     """
 
     text: str
@@ -76,9 +76,9 @@ class ConfFile:
     Attributes:
         settings: NAME=VALUE lines, names in lower case; the last one counts.
         lines: Lines that begin with a record (`NodeName=`, `PartitionName=`, or `Name=` in gres.conf).
-        repeated: All values of settings that stand there more than once, in order.
-        settings_at: Where each setting stands.
-        lines_at: Where each record stands, in the order of `lines`.
+        repeated: All values of settings that occur more than once, in order.
+        settings_at: The line of each setting.
+        lines_at: The line of each record, in the order of `lines`.
     """
 
     settings: dict[str, str] = field(default_factory=dict)
@@ -89,11 +89,11 @@ class ConfFile:
 
 
 def read_conf(path: Path, read: Read = text_of) -> ConfFile | None:
-    """Return what a file and the files that it includes say; None if it cannot be read.
+    """Return the content of a file and the files that it includes; None if it cannot be read.
 
     Args:
         path: The file.
-        read: How a file's text is come by.
+        read: Returns the text of a file.
     """
     try:
         found = list(_lines(path, read, depth=0))
@@ -123,7 +123,7 @@ def read_conf(path: Path, read: Read = text_of) -> ConfFile | None:
 
 
 def read_lines(path: Path) -> list[str] | None:
-    """Return the lines of a file and of those that it includes, joined where they go on, without comments.
+    """Return the lines of a file and of those that it includes, continuation lines joined, without comments.
 
     None if the file cannot be read; an included one that cannot be read is left out.
     """
@@ -134,7 +134,7 @@ def read_lines(path: Path) -> list[str] | None:
 
 
 def settings_in(lines: list[str]) -> dict[str, str]:
-    """Return the settings of lines that hold one each, names in lower case; the last one counts.
+    """Return the settings of lines with one setting each, names in lower case; the last one counts.
 
     >>> settings_in(["GresTypes = gpu,shard", "nonsense"])
     {'grestypes': 'gpu,shard'}
@@ -153,7 +153,7 @@ def pairs_of(line: str) -> dict[str, str]:
 
 
 def expand(text: str) -> tuple[str, ...]:
-    """Return the names in Slurm's short form.
+    """Return the names that Slurm's short form stands for.
 
     >>> expand("/dev/nvidia[0-2,7]"), expand("n[08-10]"), expand("one,two")
     (('/dev/nvidia0', '/dev/nvidia1', '/dev/nvidia2', '/dev/nvidia7'), ('n08', 'n09', 'n10'), ('one', 'two'))
@@ -163,7 +163,7 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def _names(part: str) -> Iterator[str]:
-    """Return the names that one part stands for; a range that is none stays as it is written."""
+    """Return the names that one part stands for; an invalid range stays unchanged."""
     pieces = _RANGE.split(part)
     choices = [_numbers(piece) if at % 2 else [piece] for at, piece in enumerate(pieces)]
     return ("".join(chosen) for chosen in product(*choices))
@@ -186,7 +186,7 @@ def _lines(path: Path, read: Read, *, depth: int, cluster: str = "%c") -> Iterat
     while number < len(raw):
         first, text, goes_on = number + 1, "", True
         while goes_on and number < len(raw):
-            code = _COMMENT.split(raw[number], maxsplit=1)[0].rstrip()  # first, so that no comment goes on
+            code = _COMMENT.split(raw[number], maxsplit=1)[0].rstrip()  # first, so that no comment continues
             goes_on = code.endswith("\\")
             text += code.removesuffix("\\")
             number += 1

@@ -1,4 +1,4 @@
-"""What of Slurm is installed on this machine, told by its programs and plugins and not by a daemon."""
+"""Find what is installed of Slurm on this machine, from its programs and plugins and not from a daemon."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLUGIN_FOLDERS = (
     "/usr/lib/slurm",
     "/usr/local/lib/slurm",
 )
-"""Where Debian, the RPMs and a build by hand put plugins; slurm.conf may name others (PluginDir)."""
+"""Plugin folders of Debian, the RPMs and a manual build; slurm.conf may name others (PluginDir)."""
 
 _ANSWER_S = 5.0
 
@@ -33,7 +33,7 @@ def installed_version() -> Version | None:
 
 
 def plugins(settings: Mapping[str, str]) -> frozenset[str] | None:
-    """Return the names of the plugins that are installed, such as "job_submit_lua"; None if no folder of them is found.
+    """Return the names of the installed plugins, such as "job_submit_lua"; None if no plugin folder is found.
 
     Args:
         settings: slurm.conf, names in lower case.

@@ -1,1 +1,1 @@
-"""Slurm on a node: its daemons and processes, the environment of hooks, a job's owner and output files."""
+"""Slurm on a node: its daemons and processes, the environment of hooks, a job's user and output files."""

@@ -1,10 +1,10 @@
-"""The job of a process by its cgroup: a folder that Slurm's plugin made, and no folder of the same name of a user's.
+"""Find the job of a process by its cgroup: a folder that Slurm's plugin made, not a user's folder of the same name.
 
     cgroup/v1   /slurm/uid_1000/job_42/step_0, or /slurm_NODE/...
     cgroup/v2   /system.slice/slurmstepd.scope/job_42/step_0, or NODE_slurmstepd.scope
 
-A user makes folders of any name below what systemd, a container engine or Slurm itself (a step's folder of cgroup/v1)
-gave to him, and these are his. So the job's folder and all above it must be root's.
+A user can make folders of any name below those that systemd, a container engine or Slurm itself (a step's folder of
+cgroup/v1) gave to the user, and owns them. So root must own the job's folder and all above it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Hierarchy:
     """Where one hierarchy of cgroups is mounted (proc(5), /proc/PID/mountinfo).
 
     Attributes:
-        controllers: What /proc/PID/cgroup calls it; nothing for cgroup v2.
+        controllers: Its name in /proc/PID/cgroup; empty for cgroup v2.
         root: Which of its folders is mounted.
-        folder: Where.
+        folder: Where it is mounted.
     """
 
     controllers: frozenset[str]
@@ -36,7 +36,7 @@ class Hierarchy:
 
 
 def hierarchies(proc: Path = PROC) -> tuple[Hierarchy, ...]:
-    """Return where cgroups are mounted, as we see them.
+    """Return where cgroups are mounted, as this process sees them.
 
     Args:
         proc: Where /proc is.
@@ -58,11 +58,11 @@ def _hierarchy(line: str) -> Iterator[Hierarchy]:
 
 
 def job_of_cgroup(entry: Entry, mounted: Sequence[Hierarchy]) -> int | None:
-    """Return the job whose cgroup a process is in; None if it is in none that Slurm made.
+    """Return the job of a process's cgroup; None if Slurm made none of its cgroups.
 
     Args:
         entry: The process.
-        mounted: Where cgroups are.
+        mounted: Where cgroups are mounted.
     """
     for line in entry.read("cgroup").decode(errors="surrogateescape").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
@@ -73,7 +73,7 @@ def job_of_cgroup(entry: Entry, mounted: Sequence[Hierarchy]) -> int | None:
 
 
 def _is_roots(controllers: str, path: str, mounted: Sequence[Hierarchy]) -> bool:
-    """Return whether a cgroup and all above it are root's."""
+    """Return whether root owns a cgroup and all above it."""
     wanted = frozenset(controllers.split(",")) - {""}
     for one in mounted:
         if bool(wanted) != bool(one.controllers) or not wanted <= one.controllers:

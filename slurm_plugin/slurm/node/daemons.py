@@ -1,8 +1,8 @@
-"""Which processes are Slurm's own on this node: slurmd and slurmstepd, by what the kernel says of them.
+"""Identify Slurm's own processes on this node, slurmd and slurmstepd, by what the kernel reports of them.
 
-A user chooses the names and titles of his processes, and has setuid-root programs (su, passwd, newgrp) run with root's
-effective user id under any name. So a process counts by its program and by who runs it, and by its title only then.
-On Slurm 22.05, 24.11 and 26.05 slurmstepd is no child of slurmd: it is orphaned when it starts, and init's.
+Users choose the names and titles of their processes, and can run setuid-root programs (su, passwd, newgrp) with root's
+effective user id under any name. So the program and the user of a process are checked first, and its title only then.
+On Slurm 22.05, 24.11 and 26.05 slurmstepd is not a child of slurmd: it is orphaned when it starts, and a child of init.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Belonging:
 
     Attributes:
         job_id: Slurm's job id.
-        certain: The kernel shows it, by what only root can make. Else it may be, and nobody is judged by it.
+        certain: The kernel proves it, by what only root can create. Otherwise it is likely, but no basis for a finding.
     """
 
     job_id: int
@@ -36,14 +36,14 @@ class Belonging:
 def job_of_step(entry: Entry, *, proc: Path = PROC) -> Belonging | None:
     """Return the job of a slurmstepd; None if the process is none.
 
-    It is certain where its program is also the file of that path on this host, and its parent is root's; it is not
-    where slurmd runs in a container of its own, or /proc hides the program.
+    It is certain if its program is also the file of that path on this host, and root runs its parent; it is not if
+    slurmd runs in a separate container, or /proc hides the program.
 
     Args:
         entry: The process.
         proc: Where /proc is.
     """
-    title = _TITLE.match(entry.read("cmdline"))  # first: what it is now, a user's process cannot have become
+    title = _TITLE.match(entry.read("cmdline"))  # first: a user's process cannot become one that matches
     if title is None or not entry.is_roots:
         return None
     program = entry.executable()
@@ -64,14 +64,14 @@ def is_slurmd(entry: Entry) -> bool:
 
 
 def _is_named(program: tuple[os.stat_result, str], name: str) -> bool:
-    """Return whether a program has this name, or this with a distribution's ending, and makes nobody root."""
+    """Return whether a program has this name, or it plus a distribution's suffix, and is not setuid root."""
     found, path = program
     setuid = found.st_mode & (stat.S_ISUID | stat.S_ISGID)
     return not setuid and re.fullmatch(rf"{name}(-\S+)?", Path(path.removesuffix(_DELETED)).name) is not None
 
 
 def _is_here(program: tuple[os.stat_result, str]) -> bool:
-    """Return whether a program is this host's: the very file of its path, or one that an upgrade took from there."""
+    """Return whether a program is from this host: the file at its path, or one that an upgrade removed from there."""
     found, path = program
     try:
         if path.endswith(_DELETED):

@@ -1,6 +1,6 @@
-"""What slurmd itself finds on this machine, as it prints it without being started (slurmd(8), -C and -G).
+"""Hardware that slurmd finds on this machine, printed without starting it (slurmd(8), -C and -G).
 
-Tried on 22.05.8 and 24.11.5. `-G` reads gres.conf and asks the GPUs where AutoDetect says so; `-C` reads no file.
+Tested on 22.05.8 and 24.11.5. `-G` reads gres.conf and queries the GPUs if AutoDetect says so; `-C` reads no file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Detected:
     """One machine.
 
     Attributes:
-        memory_mib: Its host memory; None if slurmd does not say.
-        gpus: How many GPUs slurmd would register.
-        shards: How many shards.
+        memory_mib: Its host memory; None if slurmd does not report it.
+        gpus: Number of GPUs that slurmd would register.
+        shards: Number of shards.
     """
 
     memory_mib: int | None
@@ -34,7 +34,7 @@ class Detected:
 
 
 def detect(slurm_conf: Path) -> Detected | None:
-    """Return what slurmd finds here; None where there is no slurmd, or this machine is no node of that slurm.conf.
+    """Return what slurmd finds here; None if there is no slurmd, or this machine is not a node of that slurm.conf.
 
     Args:
         slurm_conf: The file that slurmd would read.
@@ -52,8 +52,8 @@ def read_detected(hardware: str, gres: str) -> Detected | None:
     r"""Return what slurmd printed; None if it names no GRES at all.
 
     Args:
-        hardware: Of `slurmd -C`.
-        gres: Of `slurmd -G`, with what it writes on stderr.
+        hardware: Output of `slurmd -C`.
+        gres: Output of `slurmd -G`, stderr included.
 
     >>> read_detected("NodeName=n RealMemory=9", "slurmd: Gres Name=gpu Type=(null) Count=1 Index=0\\n")
     Detected(memory_mib=9, gpus=1, shards=0)

@@ -1,7 +1,7 @@
-"""What Slurm tells Prolog and Epilog about a job, read from their environment once.
+"""Job data that Slurm passes to Prolog and Epilog, read from their environment once.
 
 Source: https://slurm.schedmd.com/prolog_epilog.html; 22.05 sets neither array ids nor the job's name, and the paths
-of its output only if the user named them, with %j and the like left as they are.
+of its output only if the user named them, with %j and the like not expanded.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class HookJob:
 
     Attributes:
         job_id: Slurm's job id.
-        user_id: The owner.
-        group_id: The owner's group for this job.
-        user_name: The owner's name, or "".
+        user_id: The job's user.
+        group_id: The user's group for this job.
+        user_name: The user's name, or "".
         partition: Partition name.
-        restart: How often the job was requeued. In an Epilog that a requeue brought about, this is already one more
-            than in the Prolog of the same run.
+        restart: How often the job was requeued. In an Epilog caused by a requeue, this is already one more than in the
+            Prolog of the same run.
         comment: The job's comment.
-        seats: GPU indices that Slurm booked, on this node; empty for a job without GPUs.
+        seats: GPU indices that Slurm allocated on this node; empty for a job without GPUs.
         work_dir: Where the job was submitted.
         stdout: Output path as the user wrote it, or "".
         stderr: Error path as the user wrote it, or "".
@@ -57,7 +57,7 @@ class HookJob:
         """Return the job of a hook's environment.
 
         Raises:
-            SlurmError: Job id or owner is missing, so this is no hook of slurmd.
+            SlurmError: Job id or user is missing, so this is not a hook of slurmd.
         """
         try:
             return cls(
@@ -81,7 +81,7 @@ class HookJob:
 
 
 def owner_in(env: Mapping[str, str]) -> dict[int, int]:
-    """Return whose the job of a hook is, by job id; nothing outside of a hook.
+    """Return the user of a hook's job, by job id; nothing outside a hook.
 
     >>> owner_in({"SLURM_JOB_ID": "7", "SLURM_JOB_UID": "2002"}), owner_in({})
     ({7: 2002}, {})
@@ -91,10 +91,10 @@ def owner_in(env: Mapping[str, str]) -> dict[int, int]:
 
 
 def parse_indices(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list such as Slurm writes it.
+    """Return the numbers of a list in Slurm's format.
 
     Raises:
-        ValueError: The text is no such list.
+        ValueError: The text is not such a list.
 
     >>> parse_indices("0,2-4"), parse_indices("")
     ((0, 2, 3, 4), ())

@@ -1,7 +1,7 @@
-"""Which scripts slurmd starts for a Prolog, TaskProlog or Epilog line of slurm.conf.
+"""Find the scripts that slurmd starts for a Prolog, TaskProlog or Epilog line of slurm.conf.
 
-A name may be a pattern of glob(7); one that does not begin with a slash lies beside slurm.conf; and later versions
-take several lines of Prolog and Epilog (slurm.conf(5)).
+A name may be a pattern of glob(7); a relative one is next to slurm.conf; and later versions accept several lines of
+Prolog and Epilog (slurm.conf(5)).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from slurm_plugin.slurm.versions import Version, traits
 
 
 def lines_of(conf: ConfFile, hook: str, version: Version | None) -> tuple[str, ...]:
-    """Return what slurm.conf says of a hook, of each line that counts.
+    """Return the values of a hook in slurm.conf, one for each line that counts.
 
     Args:
         conf: slurm.conf.
         hook: "Prolog", "TaskProlog" or "Epilog".
-        version: Of Slurm here; None if nobody knows, and then one line is taken for all.
+        version: Version of Slurm here; None if unknown, and then only one line counts.
     """
     name = hook.lower()
     last = conf.settings.get(name, "")
@@ -31,19 +31,19 @@ def lines_of(conf: ConfFile, hook: str, version: Version | None) -> tuple[str, .
 
 
 def scripts_of(names: tuple[str, ...], folder: Path, planned: Collection[Path] = ()) -> tuple[Path, ...]:
-    """Return the scripts, whether they are there or not; those of a pattern that are there.
+    """Return the scripts, whether they exist or not; of a pattern those that exist.
 
     Args:
-        names: From `lines_of`.
-        folder: Of slurm.conf.
-        planned: Files that are taken to be there.
+        names: Values from `lines_of`.
+        folder: Folder of slurm.conf.
+        planned: Files that are assumed to exist.
 
     >>> scripts_of(("/a/b.sh", "c.sh"), Path("/etc/slurm"))
     (PosixPath('/a/b.sh'), PosixPath('/etc/slurm/c.sh'))
     """
     found: list[Path] = []
     for name in names:
-        path = folder / name  # an absolute one stays as it is
+        path = folder / name  # an absolute one is unchanged
         if is_pattern(name):
             matching = [
                 each for each in planned if each.parent == path.parent and fnmatch(each.name, path.name)
@@ -55,7 +55,7 @@ def scripts_of(names: tuple[str, ...], folder: Path, planned: Collection[Path] =
 
 
 def is_pattern(name: str) -> bool:
-    """Return whether a name stands for all files that match it.
+    """Return whether a name is a pattern for several files.
 
     >>> is_pattern("/etc/slurm/prolog.d/*"), is_pattern("/etc/rad/prolog.sh")
     (True, False)

@@ -1,11 +1,11 @@
-"""How a job's output files stood before a run, so that what an earlier one wrote is not taken for this run's words.
+"""State of a job's output files before a run, so that output of an earlier run is not attributed to this one.
 
-    RUN/outputs/ID      root's, 0600: what the Prolog saw, for the Epilog
+    RUN/outputs/ID      owned by root, 0600: what the Prolog saw, for the Epilog
 
-Slurm does not tell a Prolog whether a file will be appended to or cut, so the Epilog finds that out. A file that is
-longer by now, and has the same bytes where it ended then, was appended to: only what follows counts. One that was cut
-or replaced counts from its start, and so does one of the same length that was written to: a script that fails twice in
-the same way prints the same twice. Where in doubt all of it counts, for a job that ran out of memory must come back.
+Slurm does not report to a Prolog whether a file will be appended to or truncated, so the Epilog finds that out. A file
+that is longer by now, and has the same bytes at its former end, was appended to: only what follows counts. One that was
+truncated or replaced counts from its start, and so does one of the same length that was written to: a script that fails
+twice in the same way prints the same twice. In doubt all of it counts: a job that ran out of memory must be rerun.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ WINDOW_BYTES = 4 * KIB
 """How much of a file's end is compared."""
 
 MOST_FILES = 8
-"""A job of many tasks may write many files; the words of an OOM stand in most of them."""
+"""A job of many tasks may write many files; an OOM message is in most of them."""
 
 LOOK_S = 1.0
-"""Of a hook's time; a file system that does not answer by then tells nothing."""
+"""Part of a hook's time; a file system that does not answer by then is ignored."""
 
 OPENED = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""For files whose paths a user chose: no links, and no waiting for a FIFO."""
+"""Flags for files at paths that a user chose: no links, and no waiting for a FIFO."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Before:
         inode: Its number there.
         size_bytes: How long it was.
         mtime_ns: When it was last written to.
-        crc: Of its last WINDOW_BYTES.
+        crc: Checksum of its last WINDOW_BYTES.
     """
 
     device: int
@@ -56,11 +56,11 @@ class Before:
 
 
 def look(paths: Iterable[str], owner: Identity) -> tuple[Before, ...]:
-    """Return how files stand now, seen by a child process as the job's owner; what cannot be seen is left out.
+    """Return the present state of files, read by a child process as the job's user; unreadable ones are left out.
 
     Args:
-        paths: Of output files, as Slurm will write them.
-        owner: Whom the child process becomes.
+        paths: Paths of output files, as Slurm will write them.
+        owner: The identity that the child process takes.
     """
 
     def task() -> bytes:
@@ -98,11 +98,11 @@ def _look_at(path: str) -> Before | None:
 
 
 def run_begins_at(handle: int, befores: Sequence[Before]) -> int:
-    """Return the offset in an open file from which on its text is this run's.
+    """Return the offset in an open file at which this run's text begins.
 
     Args:
         handle: Descriptor of the open file.
-        befores: What the Prolog saw of the job's files.
+        befores: States of the job's files seen by the Prolog.
 
     Raises:
         OSError: It cannot be read.
@@ -124,15 +124,15 @@ def _crc(handle: int, end: int) -> int:
 
 
 def keep(run: Path, job_id: int, befores: Sequence[Before]) -> None:
-    """Leave for a job's Epilog what its Prolog saw; nothing to see leaves nothing.
+    """Store for a job's Epilog what its Prolog saw; no file is written if it saw nothing.
 
     Args:
         run: Folder of the node's state (`paths.run`).
         job_id: The job.
-        befores: What `look` returned.
+        befores: Result of `look`.
 
     Raises:
-        OSError: It cannot be written; nothing is left, and all of the output counts.
+        OSError: It cannot be written; no file is left, and all of the output counts.
     """
     forget(run, job_id)
     if not befores:
@@ -145,7 +145,7 @@ def keep(run: Path, job_id: int, befores: Sequence[Before]) -> None:
 
 
 def recall(run: Path, job_id: int) -> tuple[Before, ...]:
-    """Return what the Prolog of a job saw; nothing if it left nothing, or only half of it.
+    """Return what the Prolog of a job saw; nothing if it left no file, or an incomplete one.
 
     Args:
         run: Folder of the node's state (`paths.run`).
@@ -159,7 +159,7 @@ def recall(run: Path, job_id: int) -> tuple[Before, ...]:
 
 
 def forget(run: Path, job_id: int) -> None:
-    """Take away what a Prolog left.
+    """Remove what a Prolog left.
 
     Args:
         run: Folder of the node's state (`paths.run`).

@@ -1,7 +1,7 @@
-"""Where a job's output is: the names that Slurm makes of patterns.
+"""Paths of a job's output: the names that Slurm derives from patterns.
 
-Source: sbatch(1), "filename pattern", and _fname_format in Slurm's src/api/job_info.c. Slurm 22.05 tells an Epilog
-neither array ids nor the job's name: where they matter, Slurm is asked, for a failed job alone.
+Source: sbatch(1), "filename pattern", and _fname_format in Slurm's src/api/job_info.c. Slurm 22.05 passes an Epilog
+neither array ids nor the job's name: where they matter, Slurm is asked, for failed jobs only.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import PurePosixPath
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 _FROM_SLURM = ("x", "a")
-"""Codes that mean something, also where nobody told us what."""
+"""Codes with a meaning, even where their value was not passed to the hook."""
 
 _NAMED = re.compile(r"%\d{0,2}[xAab]")
 
 _OF_ONE_JOB = (("%j",), ("%J",), ("%A", "%a"))
-"""Codes that make a name that no other job has."""
+"""Codes that make a name unique to the job."""
 
 _CODE = re.compile(r"%(\d{0,2})(.)")
 
 
 def names_matter(job: HookJob) -> bool:
-    """Return whether a job's name or array ids decide where its output is; they do where it named no file itself."""
+    """Return whether the path of a job's output depends on its name or array ids; it does if it named no file."""
     return not job.stdout or any(_NAMED.search(pattern) for pattern in (job.stdout, job.stderr))
 
 
@@ -37,11 +37,11 @@ def may_hold_old_text(job: HookJob) -> bool:
 
 
 def expected_outputs(job: HookJob, names: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the absolute paths of stdout and stderr, as far as they can be told.
+    """Return the absolute paths of stdout and stderr, as far as they are known.
 
     Args:
         job: The job.
-        names: What %x, %A and %a stand for, as far as known.
+        names: Values of %x, %A and %a, as far as known.
     """
     default = "slurm-%A_%a.out" if "a" in names else "slurm-%j.out"
     patterns = dict.fromkeys((job.stdout or default, job.stderr or job.stdout or default))
@@ -50,20 +50,20 @@ def expected_outputs(job: HookJob, names: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def expand(pattern: str, job: HookJob, names: Mapping[str, str]) -> str | None:
-    r"""Return the path that a pattern stands for; None if it needs what is not known here.
+    r"""Return the path that a pattern stands for; None if it needs values that are not known here.
 
-    A width pads with zeros (`%5j`), and a backslash anywhere keeps the whole pattern as it is. A percent sign before
-    any other letter stays: the folder's name is part of what Slurm tells, and may be `100% mine`.
+    A width pads with zeros (`%5j`), and a backslash anywhere keeps the whole pattern unchanged. A percent sign before
+    any other letter stays: the folder's name is part of what Slurm passes, and may be `100% mine`.
 
     Args:
-        pattern: As the user wrote it behind --output: `%x-%j.out`.
-        job: The job, as slurmd tells its hooks.
-        names: What Slurm was asked for, by letter of the pattern: the job's name and array ids.
+        pattern: As the user wrote it after --output: `%x-%j.out`.
+        job: The job, as slurmd passes it to its hooks.
+        names: Values queried from Slurm, by letter of the pattern: the job's name and array ids.
     """
     known = {
         **dict.fromkeys(_FROM_SLURM),
         "%": "%",
-        "A": str(job.job_id),  # of a job that is no array
+        "A": str(job.job_id),  # for a job that is not an array
         "b": str(int(names["a"]) % 10) if names.get("a", "").isdigit() else None,
         "j": str(job.job_id),
         "J": str(job.job_id),

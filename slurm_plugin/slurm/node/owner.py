@@ -1,4 +1,4 @@
-"""Become the owner of a job: root opens no path of a user as root."""
+"""Become the user of a job: root opens no path of a user as root."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Whom a child process becomes.
+    """Identity that a child process takes.
 
     Attributes:
         user_id: The user.
         group_id: The user's group for the job.
-        user_name: For the other groups of the user; "" if unknown.
+        user_name: Used to find the other groups of the user; "" if unknown.
     """
 
     user_id: int
@@ -26,7 +26,7 @@ def become(owner: Identity) -> None:
     """Take a user's identity for good; only for a child process that ends afterwards.
 
     Raises:
-        PermissionError: This process is neither root's nor that user's.
+        PermissionError: This process runs neither as root nor as that user.
     """
     if os.geteuid() != 0:
         if os.geteuid() != owner.user_id:

@@ -1,8 +1,8 @@
-"""Which jobs are alive on this node and which process belongs to which job, read from /proc, with no question to Slurm.
+"""Find the jobs that run on this node and the job of each process from /proc, without asking Slurm.
 
-Every step has a slurmstepd, which daemons.py knows; a job between its Prolog and its first step has none yet, so
-absence proves nothing about a young job. What slurmstepd started is known by its parents, its session or its cgroup, of
-which a user can choose none that is another's. An environment is what a user wrote.
+Every step has a slurmstepd, which daemons.py recognises; a job between its Prolog and its first step has none yet, so
+absence proves nothing about a young job. A process that slurmstepd started is recognised by its parents, its session or
+its cgroup: a user cannot choose those of another user. A process's environment, however, can be set by its user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MOST_PARENTS = 256
 
 
 def living_jobs(*, slurm_conf: str | None = None, proc: Path = PROC) -> frozenset[int]:
-    """Return the ids of jobs that have a slurmstepd, certain or not: only what has none at all is given back.
+    """Return the ids of jobs that have a slurmstepd, certain or not: only jobs without any are released.
 
     Args:
         slurm_conf: SLURM_CONF of this node's slurmd, where known: steps of another cluster on this host do not count.
@@ -40,7 +40,7 @@ def slurmd_since_s(name: str, *, slurm_conf: str | None = None, proc: Path = PRO
     """Return when this node's slurmd started, in seconds since boot as SystemClock counts them; None if none runs.
 
     Args:
-        name: Slurm's name of the node; slurmds of other nodes on this host do not count.
+        name: Slurm's name for the node; slurmds of other nodes on this host do not count.
         slurm_conf: SLURM_CONF of this node's slurmd, where known.
         proc: Where /proc is.
     """
@@ -64,7 +64,7 @@ def _is_slurmd_of(pid: int, name: str, slurm_conf: str | None, proc: Path) -> bo
 
 
 def _option(words: Sequence[str], letter: str) -> str | None:
-    """Return the value of an option, set apart or not; None if it is not given."""
+    """Return the value of an option, as a separate word or attached; None if it is not given."""
     for word, following in zip(words, (*words[1:], ""), strict=True):
         if word.startswith(letter):
             return word.removeprefix(letter) or following
@@ -74,9 +74,9 @@ def _option(words: Sequence[str], letter: str) -> str | None:
 def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, Belonging]:
     """Return the job of each process that belongs to one.
 
-    By the slurmstepd among its parents, by its session, by Slurm's cgroup: that is certain. A user cannot choose his
-    slurmstepd, and with cgroup/v1 he may go from one job of his own to another, so the cgroup comes last. What has
-    none of them may say in its environment which job it is of, and that is not certain.
+    By the slurmstepd among its parents, by its session, by Slurm's cgroup: these are certain. Users cannot choose their
+    slurmstepd, but with cgroup/v1 they can move a process between their own jobs, so the cgroup comes last. A process
+    with none of these may name its job in its environment, and that is not certain.
 
     Args:
         pids: Processes; those that have ended are left out.
@@ -101,11 +101,11 @@ def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, Belonging]
 
 
 def processes_of(job_id: int, user_id: int, *, proc: Path = PROC) -> tuple[Process, ...]:
-    """Return the processes of a job that run as its owner; root's, such as slurmstepd, are never among them.
+    """Return the processes of a job that run as its user; root's, such as slurmstepd, are never among them.
 
     Args:
         job_id: The job.
-        user_id: Its owner.
+        user_id: Its user.
         proc: Where /proc is.
     """
     own = [pid for pid in _pids(proc) if owner_of(pid, proc) == user_id]
@@ -117,12 +117,12 @@ def processes_of(job_id: int, user_id: int, *, proc: Path = PROC) -> tuple[Proce
 
 
 def _by_parents(entry: Entry, proc: Path) -> Belonging | None:
-    """Return the job of the slurmstepd among a process' parents: nobody can choose another one's children."""
+    """Return the job of the slurmstepd among a process' parents: a user cannot join the children of another."""
     with ExitStack() as held:
         for _ in range(_MOST_PARENTS):
             pid = entry.parent
             above = held.enter_context(opened(pid, proc)) if pid > 1 else None
-            if above is None or entry.parent != pid:  # it ended meanwhile, and its pid may be another's
+            if above is None or entry.parent != pid:  # it ended meanwhile, and its pid may be reused
                 return None
             step = job_of_step(above, proc=proc)
             if step is not None:
@@ -132,10 +132,10 @@ def _by_parents(entry: Entry, proc: Path) -> Belonging | None:
 
 
 def _sessions(proc: Path) -> dict[int, Belonging]:
-    """Return the job of each session that a slurmstepd is in; one of several jobs proves nothing.
+    """Return the job of each session with a slurmstepd; a session with several jobs proves nothing.
 
-    The process that begins it ends at once, as it only makes an orphan of slurmstepd (seen on 22.05.8, 24.11.5 and
-    26.05.5). One whose first process lives may be older than the job, such as a slurmd's own.
+    The process that begins the session ends at once, as it only orphans slurmstepd (seen on 22.05.8, 24.11.5 and
+    26.05.5). A session with its first process still running may be older than the job, such as slurmd's own.
     """
     found: dict[int, set[Belonging]] = {}
     for entry in _entries(proc):
@@ -154,8 +154,8 @@ def _by_word(entry: Entry) -> Belonging | None:
 def claimed_gpus(jobs: Iterable[int], *, proc: Path = PROC) -> dict[int, tuple[str, ...]]:
     """Return the GPUs that the tasks of these jobs name in their first environment.
 
-    A user may write there what he likes, so it is a hint for what nobody else tells; and a process of another job says
-    nothing about these.
+    A user may write anything there, so it is only a hint where no other source exists; and the environment of a process
+    of another job says nothing about these jobs.
 
     Args:
         jobs: Ids of jobs.

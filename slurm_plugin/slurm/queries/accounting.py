@@ -1,7 +1,7 @@
-"""Slurm's accounts of finished jobs: the controller no longer changes those, its database does.
+"""Slurm's accounting of finished jobs: only the database can still change these, not the controller.
 
-`scontrol update` answers "Job has already finished" from the moment a job is COMPLETING (22.05 to 26.05), so what an
-Epilog learns goes to slurmdbd (sacctmgr(1), "modify job"), and radd reads it there (sacct(1)).
+`scontrol update` answers "Job has already finished" from the moment a job is COMPLETING (22.05 to 26.05), so the
+Epilog writes its findings to slurmdbd (sacctmgr(1), "modify job"), and radd reads them there (sacct(1)).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _TIMEOUT_S = 10.0
 
 
 def write_admin_comment(job_id: int, text: str, *, slurm_conf: Path | None, log_path: Path) -> None:
-    """Start sacctmgr and return at once: a hook holds its node while it runs, and nobody waits for this.
+    """Start sacctmgr and return at once: a hook blocks its node while it runs, and nothing waits for this.
 
     Args:
         job_id: The job.
         text: Its new AdminComment.
         slurm_conf: Path for SLURM_CONF; None lets sacctmgr find it.
-        log_path: Where its complaints go.
+        log_path: File for its error messages.
 
     Raises:
         SlurmError: sacctmgr could not be started.
@@ -45,7 +45,7 @@ class EndedJob:
 
     Attributes:
         job_id: Slurm's job id.
-        user_id: The owner.
+        user_id: The job's user.
         admin_comment: Its AdminComment; "" if it has 240 bytes or more: a note about an end is shorter.
     """
 
@@ -65,7 +65,7 @@ class Accounts:
         self._slurm_conf = slurm_conf
 
     def completed(self, last_s: int) -> tuple[EndedJob, ...]:
-        """Return the jobs that ended well in the last so many seconds.
+        """Return the jobs that completed in the last `last_s` seconds.
 
         Raises:
             SlurmError: sacct failed.
@@ -86,11 +86,11 @@ class Accounts:
 
 
 def sacct(columns: Columns, *which: str, slurm_conf: Path | str | None, timeout_s: float) -> bytes:
-    """Return a table that sacct prints of jobs, without their steps, for columns.py with a gap of 1.
+    """Return sacct's table of jobs, without their steps, for columns.py with a gap of 1.
 
     Args:
         columns: Names and widths.
-        which: Options that choose the jobs.
+        which: Options that select the jobs.
         slurm_conf: Path for SLURM_CONF; None or "" lets sacct find it.
         timeout_s: After this long it is stopped.
 
@@ -110,7 +110,7 @@ def parse_ended(content: bytes) -> tuple[EndedJob, ...]:
     """Return the jobs that sacct printed.
 
     Raises:
-        SlurmError: It is not what these columns give.
+        SlurmError: The output does not match these columns.
     """
     return records(content, _ENDED, _ended, gap=1)
 
@@ -119,7 +119,7 @@ def _ended(row: Row) -> EndedJob:
     told = row["AdminComment"]
     whole = (
         len(told.encode(errors="replace")) < dict(_ENDED)["AdminComment"]
-    )  # sacct cut what fills its column
+    )  # sacct truncates a value that fills its column
     return EndedJob(
         job_id=number(row["JobIDRaw"]), user_id=number(row["UID"]), admin_comment=told if whole else ""
     )
@@ -129,6 +129,6 @@ def parse_comments(content: bytes) -> dict[int, str]:
     """Return the comments that sacct printed, by job id.
 
     Raises:
-        SlurmError: It is not what these columns give.
+        SlurmError: The output does not match these columns.
     """
     return dict(records(content, _COMMENT, lambda row: (number(row["JobIDRaw"]), row["Comment"]), gap=1))

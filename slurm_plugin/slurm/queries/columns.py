@@ -1,8 +1,8 @@
-"""The one reader of what Slurm prints: tables in columns of fixed width, cut as bytes, which no user can move.
+"""The only parser of Slurm's output: tables in columns of fixed width, split as bytes, which no user can shift.
 
-A job's name, comment or GRES may hold any byte but NUL, so that neither a line nor a separator proves anything.
-squeue, sinfo and sacct cut and fill a column to its width in bytes, whatever the locale (22.05.8, 24.11.5 and 26.05.5:
-`tests/cluster/test_hostile_bytes.py`). Ids, owners, times and nice values stand before all text of users.
+A job's name, comment or GRES may contain any byte but NUL, so neither a line nor a separator proves anything.
+squeue, sinfo and sacct truncate and pad a column to its width in bytes, whatever the locale (22.05.8, 24.11.5 and
+26.05.5: `tests/cluster/test_hostile_bytes.py`). Ids, users, times and nice values come before all text of users.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ Row = dict[str, str]
 """One record: the text of each column."""
 
 _KEPT = ("Comment", "Name")
-"""Columns whose text goes back to Slurm or names a file: bytes that are no UTF-8 are kept as surrogates."""
+"""Columns with text that goes back to Slurm or names a file: bytes that are not UTF-8 are kept as surrogates."""
 _NOTHING = ("", "N/A", "n/a", "(null)", "None", "none", "None assigned", "Unknown")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _MOST_SAID = 1000
 _LOGGED = 200
 """Characters of a value in the log."""
 _said: set[str] = set()
-"""Records that were logged as unreadable."""
+"""Records already logged as unreadable."""
 
 
 def known(text: str) -> str:
-    """Return a field's text; "" for each of the words that Slurm prints for nothing.
+    """Return a field's text; "" for each of Slurm's words for an empty value.
 
     >>> known("(null)"), known("n0")
     ('', 'n0')
@@ -48,7 +48,7 @@ def number(text: str) -> int:
     """Return a whole number as Slurm prints it.
 
     Raises:
-        ValueError: The text is anything else; `int` takes underscores, blanks and the digits of other scripts, too.
+        ValueError: The text is anything else; `int` accepts underscores, blanks and the digits of other scripts, too.
 
     >>> number("4294901759"), number("-7")
     (4294901759, -7)
@@ -59,7 +59,7 @@ def number(text: str) -> int:
 
 
 def lines(text: str) -> list[str]:
-    r"""Return the lines of what Slurm printed line by line: only a line end ends one, whatever `str.splitlines` does.
+    r"""Return the lines of Slurm's output: only a line feed ends one, unlike with `str.splitlines`.
 
     >>> lines("a\u2028b\x0bc\nd\n")
     ['a\u2028b\x0bc', 'd']
@@ -71,8 +71,8 @@ def cut(content: bytes, columns: Columns, *, gap: int = 0) -> list[Row]:
     """Return the records of a table.
 
     Args:
-        content: What Slurm printed.
-        columns: As they were asked for.
+        content: Slurm's output.
+        columns: The requested columns.
         gap: Blanks after each column.
 
     Raises:
@@ -95,12 +95,12 @@ def cut(content: bytes, columns: Columns, *, gap: int = 0) -> list[Row]:
 
 
 def records(content: bytes, columns: Columns, make: Callable[[Row], T], *, gap: int = 0) -> tuple[T, ...]:
-    """Return what is made of each record of a table; one that cannot be read is left out, and logged once.
+    """Return the converted records of a table; one that cannot be read is left out, and logged once.
 
     Args:
-        content: What Slurm printed.
-        columns: As they were asked for; the first names the record.
-        make: Makes one record; raises ValueError for one that cannot be read.
+        content: Slurm's output.
+        columns: The requested columns; the first names the record.
+        make: Converts one record; raises ValueError for one that cannot be read.
         gap: Blanks after each column.
 
     Raises:

@@ -1,4 +1,4 @@
-"""One job's times, place and comment, waiting, running or ended: from squeue while that knows it, then from sacct."""
+"""Times, nodes and comment of one job, waiting, running or ended: from squeue while it knows the job, then sacct."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ _SACCT: Columns = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobTimes:
-    """One job as Slurm tells it.
+    """One job as reported by Slurm.
 
     Attributes:
         job_id: Slurm's job id.
-        user_id: The owner.
+        user_id: The job's user.
         state: "PENDING", "RUNNING", "COMPLETED", ...
         partition: Partition name.
-        nodes: Where it runs or ran, as Slurm writes lists of nodes; "" if nowhere yet.
-        asked: What it asks for, as Slurm writes it.
-        comment: The job's comment, "" where accounts do not keep it.
-        restarts: How often it was requeued; None where accounts do not tell.
-        submit_s: When it was submitted, or put back; seconds since the epoch. None if unknown, like the next two.
-        start_s: When its last run started; a guess of Slurm's while it waits.
+        nodes: Where it runs or ran, in Slurm's format for lists of nodes; "" if nowhere yet.
+        asked: Its request, as Slurm writes it.
+        comment: The job's comment, "" if the accounting does not keep it.
+        restarts: How often it was requeued; None if the accounting does not report it.
+        submit_s: When it was submitted, or requeued; seconds since the epoch. None if unknown, like the next two.
+        start_s: When its last run started; Slurm's prediction while it waits.
         end_s: When it ended, or will at the latest.
     """
 
@@ -78,7 +78,7 @@ def job_times(
     Args:
         job_id: Slurm's job id.
         slurm_conf: Path for SLURM_CONF; "" lets the commands find it.
-        accounts: Whether there is slurmdbd to ask of jobs that slurmctld forgot.
+        accounts: Whether there is slurmdbd to ask about jobs that slurmctld forgot.
         timeout_s: After this long a command is stopped.
 
     Raises:
@@ -101,11 +101,11 @@ def parse_squeue(content: bytes, job_id: int) -> JobTimes | None:
     """Return the job of this id that squeue printed, or None.
 
     Args:
-        content: What squeue printed.
+        content: Output of squeue.
         job_id: The job.
 
     Raises:
-        SlurmError: It is not what these columns give.
+        SlurmError: The output does not match these columns.
     """
     return next((_times(row) for row in cut(content, _SQUEUE) if row["JobID"] == str(job_id)), None)
 
@@ -114,11 +114,11 @@ def parse_sacct(content: bytes, job_id: int) -> JobTimes | None:
     """Return the job of this id that sacct printed, its last run, or None.
 
     Args:
-        content: What sacct printed.
+        content: Output of sacct.
         job_id: The job.
 
     Raises:
-        SlurmError: It is not what these columns give.
+        SlurmError: The output does not match these columns.
     """
     rows = [row for row in cut(content, _SACCT, gap=1) if row["JobIDRaw"] == str(job_id)]
     names = {

@@ -1,4 +1,4 @@
-"""What slurmdbd lets users, accounts and QOS have (sacctmgr(1)): the limits that name a GPU, a shard or billing."""
+"""Limits of users, accounts and QOS in slurmdbd (sacctmgr(1)) that name a GPU, a shard or billing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_QOS = {
     "MaxTRESPA": "MaxTRESPerAccount",
     "MinTRES": "MinTRESPerJob",
 }
-"""Column of `sacctmgr show qos` -> the name that `sacctmgr modify` takes."""
+"""Column of `sacctmgr show qos` -> the name for `sacctmgr modify`."""
 _OF_ASSOCIATION = {
     name: _OF_QOS[name]
     for name in ("GrpTRES", "GrpTRESMins", "GrpTRESRunMins", "MaxTRES", "MaxTRESPerNode", "MaxTRESMins")
@@ -33,10 +33,10 @@ class Limit:
     """One limit.
 
     Attributes:
-        owner: Whose it is, for a person: "QOS normal", "user bob of account lab", "account lab".
-        target: The words of `sacctmgr modify` that find it: "qos where name=normal".
+        owner: Its owner, for display: "QOS normal", "user bob of account lab", "account lab".
+        target: The words of `sacctmgr modify` that select it: "qos where name=normal".
         name: Its name: "MaxTRESPerUser", "GrpTRES", ...
-        tres: Each TRES and how much of it, e.g. {"gres/gpu": 1}.
+        tres: Each TRES and its amount, e.g. {"gres/gpu": 1}.
     """
 
     owner: str
@@ -46,7 +46,7 @@ class Limit:
 
     @property
     def gpus(self) -> int | None:
-        """Return how many GPUs it allows, of any type or of one; None if it does not speak of GPUs."""
+        """Return how many GPUs it allows, of any type or of one; None if it does not limit GPUs."""
         found = [count for name, count in self.tres.items() if name.partition(":")[0] == "gres/gpu"]
         return sum(found) if found else None
 
@@ -55,7 +55,7 @@ def read_limits(cluster: str, env: Mapping[str, str]) -> tuple[Limit, ...]:
     """Return the limits of all QOS, and of this cluster's users and accounts.
 
     Args:
-        cluster: Slurm's name of the cluster (ClusterName).
+        cluster: Slurm's name for the cluster (ClusterName).
         env: Environment for sacctmgr.
 
     Raises:
@@ -83,8 +83,8 @@ def parse_limits(qos: str, associations: str, *, cluster: str) -> tuple[Limit, .
     """Return the limits that sacctmgr printed.
 
     Args:
-        qos: What `sacctmgr show qos` printed.
-        associations: What `sacctmgr show associations` printed.
+        qos: Output of `sacctmgr show qos`.
+        associations: Output of `sacctmgr show associations`.
         cluster: The cluster's name, for the commands that change a limit.
 
     >>> parse_limits("normal|||||||gres/gpu=1||", "", cluster="c")[0].name

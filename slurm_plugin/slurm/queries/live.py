@@ -1,4 +1,4 @@
-"""What slurmctld itself says of its configuration, partitions and nodes, for `rad doctor` (scontrol(1))."""
+"""Configuration, partitions and nodes as slurmctld reports them, for `rad doctor` (scontrol(1))."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Live:
         settings: `scontrol show config`, names in lower case.
         partitions: Name -> its properties, names in lower case.
         nodes: Name -> its properties, names in lower case.
-        silent: Machines of slurm.conf whose slurmctld does not answer, while another one does.
+        silent: Machines of slurm.conf where slurmctld does not answer, while another one does.
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -39,13 +39,13 @@ def slurm_is_here() -> bool:
 
 
 def ask_slurm(env: Mapping[str, str]) -> Live | None:
-    """Return what slurmctld says; None if it does not answer in time.
+    """Return slurmctld's answers; None if it does not answer in time.
 
     Args:
         env: Environment for scontrol.
     """
     conf = env.get("SLURM_CONF")
-    # What shows the configuration pings each slurmctld besides.
+    # The command that shows the configuration also pings each slurmctld.
     timeout_s = _TIMEOUT_S + 2 * away_s(Path(conf) if conf else None)
 
     def ask(*what: str) -> str:

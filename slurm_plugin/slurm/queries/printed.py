@@ -1,4 +1,4 @@
-"""What squeue, sinfo and scontrol print, read: the columns that are asked for, and our records of them."""
+"""Parse the output of squeue, sinfo and scontrol: the requested columns, and their conversion to records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ONE_JOB_COLUMNS: Columns = (
     *JOB_COLUMNS[-4:],
     ("Comment", 1100),
 )
-"""Asked of one job alone: what its owner writes stands last. Slurm keeps at most 1,024 bytes of a comment."""
+"""Requested for one job only: text of its user comes last. Slurm keeps at most 1,024 bytes of a comment."""
 NODE_COLUMNS: Columns = (
     ("NodeList", 256),
     ("NodeAddr", 256),
@@ -88,8 +88,8 @@ def parse_nodes(content: bytes) -> tuple[NodeView, ...]:
 def parse_given(text: str) -> str:
     r"""Return the smallest GRES of all allocation lines that `scontrol -d show job` prints; "" if there is none.
 
-    No other command tells it on 22.05. A job's name or comment may hold lines that look the same, and the tasks of
-    an array come together; whoever forges a line makes the answer smaller or leaves it as it is.
+    No other command reports it on 22.05. A job's name or comment may contain lines that look the same, and the tasks of
+    an array come together; a forged line makes the answer smaller or leaves it unchanged.
 
     >>> parse_given("   NumNodes=1\n     Nodes=n0 CPU_IDs=0 Mem=100 GRES=shard:3(IDX:0)\n")
     'shard:3'
@@ -100,7 +100,7 @@ def parse_given(text: str) -> str:
 
 
 def parse_names(row: Mapping[str, str]) -> dict[str, str]:
-    """Return what codes in a path stand for, by sbatch(1), "filename pattern"; %a only of an array's task.
+    """Return the values of codes in a path, by sbatch(1), "filename pattern"; %a only for an array's task.
 
     >>> parse_names({"ArrayJobID": "7", "ArrayTaskID": "N/A", "Name": "train"})
     {'x': 'train', 'A': '7'}
@@ -110,13 +110,13 @@ def parse_names(row: Mapping[str, str]) -> dict[str, str]:
 
 
 def parse_config(text: str) -> dict[str, str]:
-    """Return what `scontrol show config` prints, names as Slurm spells them."""
+    """Return the output of `scontrol show config`, names in Slurm's spelling."""
     pairs = (line.partition("=") for line in lines(text) if "=" in line)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def silent_controllers(text: str) -> tuple[str, ...]:
-    r"""Return the machines whose slurmctld does not answer, by the last lines of `scontrol show config`.
+    r"""Return the machines where slurmctld does not answer, from the last lines of `scontrol show config`.
 
     >>> silent_controllers("\nSlurmctld(primary) at a is UP\nSlurmctld(backup) at b is DOWN\n")
     ('b',)
@@ -125,7 +125,7 @@ def silent_controllers(text: str) -> tuple[str, ...]:
 
 
 def format_of(columns: Columns) -> str:
-    """Return columns as the option -O of squeue and sinfo takes them."""
+    """Return columns in the format of option -O of squeue and sinfo."""
     return ",".join(f"{name}:{width}" for name, width in columns)
 
 
@@ -133,7 +133,7 @@ def job_view(row: Row) -> JobView:
     """Return the job of a record.
 
     Raises:
-        ValueError: A number in it is none.
+        ValueError: A number in it is invalid.
     """
     return JobView(
         job_id=number(row["JobID"]),
@@ -157,7 +157,7 @@ def job_view(row: Row) -> JobView:
 
 
 def seconds_of(text: str) -> float | None:
-    """Return a point in time as Slurm prints it, in seconds since the epoch; None if it is none ("N/A")."""
+    """Return the time that Slurm printed in seconds since the epoch; None if there is none ("N/A")."""
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:

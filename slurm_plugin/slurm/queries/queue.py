@@ -1,4 +1,4 @@
-"""Who waits for GPUs, and how long by now: squeue's columns of fixed width, without any text of a user."""
+"""Jobs that wait for GPUs, and how long by now: squeue's columns of fixed width, without any text of a user."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class WaitingJob:
 
     Attributes:
         job_id: Slurm's job id.
-        user_id: The owner.
+        user_id: The job's user.
         partition: Partition name, or several.
-        gres: What it asks for, e.g. "gres/shard:12".
+        gres: Its request, e.g. "gres/shard:12".
         reason: Why it waits.
         priority: Its priority.
         restarts: How often it was requeued.
@@ -68,7 +68,7 @@ def parse_waiting(content: bytes) -> tuple[WaitingJob, ...]:
     """Return the jobs that squeue printed, those without GPUs left out.
 
     Raises:
-        SlurmError: It is not what these columns give.
+        SlurmError: The output does not match these columns.
     """
     return tuple(job for job in records(content, _COLUMNS, _job) if _wants_gpus(job))
 

@@ -1,4 +1,4 @@
-"""Where jobs stand in the queue, as squeue prints it."""
+"""Queue positions of jobs, from squeue."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ ONE_STANDING_COLUMNS: Columns = (
     *STANDING_COLUMNS[2:],
     ("admin_comment", 1100),
 )
-"""Asked of one job alone."""
+"""Requested for one job only."""
 
 
 def standing(row: Row) -> Standing:
-    """Return where the job of a record stands.
+    """Return the queue position of the job in a record.
 
     Raises:
-        ValueError: A number in it is none.
+        ValueError: A number in it is invalid.
     """
     submitted_s, accrues_s = seconds_of(row["SubmitTime"]), seconds_of(row["AccrueTime"])
     return Standing(

@@ -1,7 +1,7 @@
-"""Ask Slurm itself what it would do with a job: `sbatch --test-only`, which submits nothing.
+"""Ask Slurm what it would do with a job: `sbatch --test-only`, which submits nothing.
 
-It passes through cli_filter, job_submit and so radd, which knows earlier runs of the same job, and slurmctld says when
-the job would start with the load as it is (sbatch(1)).
+It passes through cli_filter, job_submit and so radd, which knows earlier runs of the same job, and slurmctld reports
+when the job would start under the present load (sbatch(1)).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.core.process.run import find_program, run
 
 TIMEOUT_S = 30.0
-"""sbatch waits for a controller that is busy."""
+"""Time limit: sbatch waits for a busy controller."""
 _START = re.compile(r"Job \d+ to start at (\S+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What Slurm says.
+    """Slurm's answer.
 
     Attributes:
-        lines: All of it, without the program's name in front.
+        lines: All lines, without the program's name in front.
         starts: When the job would start, as Slurm writes it (local time); None if it was refused.
     """
 
@@ -35,7 +35,7 @@ def try_submission(words: Sequence[str], *, env: Mapping[str, str], script: str 
     """Run `sbatch --test-only`.
 
     Args:
-        words: Options, and the job script's path.
+        words: Options, and the path of the job script.
         env: The user's environment: SBATCH_* variables count, and SLURM_CONF.
         script: A job script for standard input; None if `words` names one.
 
@@ -47,7 +47,7 @@ def try_submission(words: Sequence[str], *, env: Mapping[str, str], script: str 
     except CommandError as exc:
         raise SlurmError("there is no sbatch on this machine: ask on a login node") from exc
     argv = (program, "--test-only", *words)
-    try:  # Slurm answers on standard error, whether it takes the job or not
+    try:  # Slurm answers on standard error, whether it accepts the job or not
         text, refused = run(argv, timeout_s=TIMEOUT_S, env=env, stdin=script, with_errors=True), False
     except CommandError as exc:
         if exc.returncode is None or "Unable to contact slurm controller" in exc.output:

@@ -1,7 +1,7 @@
-"""Options as users type them, as the job_desc that Slurm makes of them for job_submit.
+"""Convert options as users type them to the job_desc that Slurm makes of them for job_submit.
 
-Two ask: `stamp.py`, of an srun or salloc that has not reached slurmctld yet, and the dry run, of an sbatch that was not
-typed yet. `core/booking/request.py` reads both, as it reads what Slurm itself hands over.
+There are two callers: `stamp.py`, for an srun or salloc that has not reached slurmctld yet, and the dry run, for an
+sbatch that was not typed yet. `core/booking/request.py` reads both, as it reads the job_desc from Slurm itself.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 _NOT_CLEARED = ("cpus-per-gpu", "mem-per-gpu", "gpu-bind", "gpu-freq", "ntasks-per-gpu")
-"""Options that Slurm takes only with gres/gpu, and that a cli_filter cannot take back."""
+"""Options that Slurm accepts only with gres/gpu, and that a cli_filter cannot clear."""
 
 
 def typed_desc(options: Mapping[str, str], *, comment: str, user_id: int) -> dict[str, Any]:
-    """Return the job_desc of an srun or salloc whose options can be changed on the login node alone.
+    """Return the job_desc of an srun or salloc, which has options that can only be changed on the login node.
 
     Args:
         options: Options by their long name.
@@ -30,7 +30,7 @@ def batch_desc(options: Mapping[str, str], *, comment: str, user_id: int) -> dic
 
     Args:
         options: Options by their long name (sbatch_options.py).
-        comment: The job's comment, with what the login node put into it.
+        comment: The job's comment, with the text that the login node added.
         user_id: The user.
     """
     per_gpu = {"cpus_per_tres": "cpus-per-gpu", "mem_per_tres": "mem-per-gpu", "tres_freq": "gpu-freq"}
@@ -71,6 +71,6 @@ def _gpus(text: str | None) -> str | None:
 
 
 def _count(text: str | None) -> int | None:
-    """Return the least number of "4" or "2-4"; None for no number."""
+    """Return the least number of "4" or "2-4"; None for other text."""
     first = (text or "").partition("-")[0]
     return int(first) if first.isdigit() else None

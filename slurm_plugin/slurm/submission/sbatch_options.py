@@ -1,6 +1,6 @@
-"""The options of a submission as sbatch takes them: typed, in SBATCH_* variables, in #SBATCH lines; the first counts.
+"""Options of a submission as sbatch reads them: typed, in SBATCH_* variables, in #SBATCH lines; the first counts.
 
-Source: sbatch(1), INPUT ENVIRONMENT VARIABLES and OPTIONS; abbreviations and order as in getopt_long(3). Tried against
+Source: sbatch(1), INPUT ENVIRONMENT VARIABLES and OPTIONS; abbreviations and order as in getopt_long(3). Tested with
 22.05.8, 24.11.5 and 26.05.5.
 """
 
@@ -27,7 +27,7 @@ _VARIABLES = {
     "SBATCH_EXCLUSIVE": "exclusive",
     "SBATCH_CONTAINER": "container",
 }
-"""Those of them that a decision of ours looks at."""
+"""Those that RAD's decisions depend on."""
 _WITH_VALUE = """
     account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container
     container-id core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot dependency
@@ -43,7 +43,7 @@ _FLAGS = """
     stepmgr test-only usage use-min-nodes verbose version wait
 """
 _MAYBE_VALUE = ("exclusive", "get-user-env", "nice", "no-kill", "propagate", "resv-ports")
-"""A value follows these behind `=` alone."""
+"""Options with an optional value, given only after `=`."""
 _SHORT = {
     "A": "account", "a": "array", "b": "begin", "B": "extra-node-info", "c": "cpus-per-task", "C": "constraint",
     "d": "dependency", "D": "chdir", "e": "error", "F": "nodefile", "G": "gpus", "i": "input", "J": "job-name",
@@ -58,15 +58,15 @@ def options_of(script: str | None, typed: Sequence[str], env: Mapping[str, str])
     """Return the options of a submission by their long name, without dashes; a flag has the value "".
 
     Args:
-        script: The job script; None for a command line alone.
-        typed: What is typed behind `sbatch`.
-        env: SBATCH_* variables are taken from it.
+        script: The job script; None for a command line without one.
+        typed: The words after `sbatch`.
+        env: Environment with the SBATCH_* variables.
 
     Returns:
         The options; "hetjob" among them if the script has several components.
 
     Raises:
-        SlurmError: sbatch has no such option, or one lacks its value.
+        SlurmError: sbatch has no such option, or an option lacks its value.
     """
     found = {} if script is None else _of_script(script)
     found |= {name: env[variable] for variable, name in _VARIABLES.items() if env.get(variable)}
@@ -96,7 +96,7 @@ def _of_script(script: str) -> dict[str, str]:
 
 
 def _parsed(words: Sequence[str]) -> dict[str, str]:
-    """Return the options among some words; what follows the name of a script is the script's own."""
+    """Return the options among some words; words after the name of a script belong to the script."""
     plain = [word for word in words if not _has_maybe_value(word)]
     long = [*(f"{name}=" for name in _WITH_VALUE.split()), *_FLAGS.split(), *_MAYBE_VALUE]
     short = "".join(f"{letter}:" for letter in _SHORT) + _SHORT_FLAGS
