@@ -148,7 +148,7 @@ def of(library: str, gpu: str = "") -> Mapping[str, int]:
 
     Args:
         library: Name in the table: "cudnn", "cublas", "process".
-        gpu: Type of GPU; what it has no row for is taken from ANY, then from REFERENCE_GPU. "" is the site's.
+        gpu: Type of GPU; missing numbers are taken from ANY, then from REFERENCE_GPU. "" is the site's.
 
     Returns:
         Numbers by name; sizes in bytes.

@@ -45,7 +45,7 @@ _POSITIVE = "_rad_positive_at_most"
 
 
 def at_most(mask: Tensor) -> int:
-    """Return how many elements a mask chooses at most.
+    """Return the maximum number of elements that a mask chooses.
 
     Args:
         mask: Any tensor.

@@ -1,4 +1,4 @@
-"""Memory that a kernel takes beyond its outputs."""
+"""Memory that a kernel uses beyond its outputs."""
 
 from __future__ import annotations
 
