@@ -76,7 +76,7 @@ def as_text(told: Told) -> str:
     """Return a few lines: sbatch's message, or the estimate without a cluster; then the notes.
 
     Args:
-        told: What there is to tell.
+        told: The results.
     """
     result, booked = told.result, told.booked
     lines = _verdict_text(told.verdict, told.asked)
@@ -91,7 +91,7 @@ def as_explanation(told: Told) -> str:
     """Return the memory by purpose, and the assumptions.
 
     Args:
-        told: What there is to tell.
+        told: The results.
     """
     result, booked, card, setup = told.result, told.booked, told.card, told.said.setup
     if result is None or booked is None:
@@ -150,7 +150,7 @@ def as_sbatch(told: Told) -> str:
     """Return the lines for a job script, and the same as a command.
 
     Args:
-        told: What there is to tell.
+        told: The results.
     """
     words = directive_words(told.said)
     line = "#RAD " + " ".join(shlex.quote(word) if " " in word else word for word in words)

@@ -14,7 +14,7 @@ def as_json(told: Told) -> str:
     """Return the results as one JSON object; its keys are a stable contract.
 
     Args:
-        told: What there is to tell.
+        told: The results.
     """
     tree: dict[str, object] = {"version": 1}
     result, booked = told.result, told.booked

@@ -31,7 +31,7 @@ class Trees:
     Attributes:
         baseline: Added to the sum of the trees' values.
         roots: First node of each tree.
-        feature: Column asked, or -1.
+        feature: Column to test, or -1.
         threshold: Value compared with, or the answer of a leaf.
         left: Next node for "yes".
         right: Next node for "no".

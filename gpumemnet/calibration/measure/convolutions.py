@@ -157,7 +157,7 @@ def main() -> None:
         if time.monotonic() > end:
             break
         if call["groups"] == call["x"][1] > 1:
-            continue  # depthwise ones run without workspace
+            continue  # depthwise ones run in place
         try:
             found += passes(call)
         except RuntimeError:  # a shape that cuDNN refuses, or too little GPU memory for it

@@ -178,8 +178,8 @@ def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[flo
 
     Real models calibrate a kind if there are enough of them, as they are what users run; generated ones are made to
     differ from each other, and some have properties of no published model (scores materialized in a class that hides
-    them). Each lineage has equal weight, however many runs it has: the next job is another model. Nor may runs be above a
-    quantile more often than its share: some lineages err only in a few of their runs.
+    them). Each lineage has equal weight, however many runs it has: the next job is another model. Nor may runs be
+    above a quantile more often than its share: some lineages err only in a few of their runs.
     If traces also calibrate a kind, measured runs alone must not be above its quantiles more often: a GPU has effects
     that no trace shows.
 

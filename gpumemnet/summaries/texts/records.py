@@ -11,7 +11,7 @@ WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel
 RECREATE = "print the summary again and save it unchanged"
 """Fix for most texts that cannot be read."""
 Shape = tuple[int | None, ...]
-"""A tensor shape as printed; None stands for the batch dimension where the text leaves it open (-1, None)."""
+"""A tensor shape as printed; None is the batch dimension if the text leaves it open (-1, None)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Layer:
 
     Attributes:
         kind: Lower-case PyTorch class name: "conv2d", "linear", "batchnorm2d", "multiheadattention". The extra
-            kind "parameter" stands for parameters that a container holds itself (class tokens, for example).
+            kind "parameter" represents parameters that a container holds directly (class tokens, for example).
         name: The name as printed, for messages.
         path: Enclosing containers from the outside in, as (class name, local name) pairs; empty if not shown.
         input_shapes: Shapes of the inputs, batch first; empty if the text does not show them.

@@ -12,7 +12,7 @@ The named object (`pkg.mod:name` or `path/to/file.py:name`) may be:
   target; without one, a target is invented for losses of `torch.nn`;
 - a function that returns a dictionary with "model" and, as needed, "loss" as above; "step", where
   `step(model, inputs)` takes the dictionary of inputs and returns the scalar to differentiate; and "optimizer",
-  where `optimizer(parameters)` returns a `torch.optim.Optimizer` that stands in for `--optimizer`.
+  where `optimizer(parameters)` returns a `torch.optim.Optimizer` that replaces `--optimizer`.
 
 `hf:PATH` names a folder with a config.json of Hugging Face Transformers; its inputs are optional.
 

@@ -1,4 +1,4 @@
-"""`torch.compile` is skipped: the step is counted without it, since only compiling could tell what it saves.
+"""`torch.compile` is skipped: the step is counted without it, since its savings are unknown without compiling.
 
 A compiler fuses operators and recomputes cheap ones, so its step holds no more between forward and backward
 (tests/unit/gpumemnet_trace/test_compiled.py). Its additional memory is unknown here, and the user is warned.
