@@ -18,8 +18,8 @@ class SummaryError(GpuMemNetError):
     Attributes:
         path: The file, as named by the user.
         line: 1-based line number, or None for the whole file.
-        problem: What is wrong, in a few words.
-        fix: What to do about it.
+        problem: The problem, in a few words.
+        fix: The fix.
     """
 
     def __init__(self, *, path: str, problem: str, fix: str, line: int | None = None) -> None:
@@ -46,8 +46,8 @@ class DirectiveError(GpuMemNetError):
     Attributes:
         path: The script as named by the user, or "comment".
         line: 1-based line number; None in a comment.
-        problem: What is wrong, in a few words.
-        fix: What to do about it.
+        problem: The problem, in a few words.
+        fix: The fix.
         lines: One line for each problem, this one first.
     """
 

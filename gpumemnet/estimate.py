@@ -64,7 +64,7 @@ class Quantiles:
         errors; outside the points the nearest one is returned.
 
         Args:
-            share: Of jobs, more than 0 and less than 1.
+            share: Share of jobs, more than 0 and less than 1.
         """
         if not 0 < share < 1:
             raise ValueError(f"a share of jobs is between 0 and 1, not {share}")

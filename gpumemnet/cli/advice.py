@@ -47,7 +47,7 @@ class Subject:
         """Return the estimate and its booking.
 
         Args:
-            setup: How the model is trained.
+            setup: The training setup.
             card: Type of GPU; None for the subject's.
 
         Raises:

@@ -39,12 +39,12 @@ def for_summary(
 
     Args:
         path_or_text: A file's path, or the text (recognized by a line break).
-        setup: How the model is trained.
+        setup: The training setup.
         gpu: Type of GPU, by name or as a record.
         estimator: One of `gpumemnet.estimators.registry.NAMES`.
 
     Returns:
-        The estimate, and what had to be guessed.
+        The estimate, and warnings about guesses.
 
     Raises:
         SummaryError: The file or the text is unusable.
@@ -77,10 +77,10 @@ def for_script(
         command: The words of the command.
         setup: The user's stated settings must agree with the script.
         gpu: Type of GPU, by name or as a record.
-        save: Where to write the profile; None to keep it nowhere.
+        save: Path for the profile; None to not save it.
 
     Returns:
-        The estimate, and what had to be guessed.
+        The estimate, and warnings about guesses.
 
     Raises:
         TraceError: The script could not be traced, and its model is unknown.
@@ -163,10 +163,10 @@ def for_module(
     Args:
         spec: "pkg.mod:name" or "path/to/file.py:name".
         inputs: As for `gpumemnet.tracing.trace.trace_module`.
-        setup: How the model is trained.
+        setup: The training setup.
         gpu: Type of GPU, by name or as a record.
         estimator: "ours" or "faketensor".
-        save: Where to write the profile; None to keep it nowhere.
+        save: Path for the profile; None to not save it.
 
     Raises:
         TraceError: PyTorch is missing, or the model does not run.

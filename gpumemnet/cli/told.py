@@ -35,7 +35,7 @@ class Booked(NamedTuple):
         """Return the booking.
 
         Args:
-            result: What the job needs.
+            result: The job's estimate.
             confidence: Share of jobs that it must be enough for (0.5 to 0.999). None: default of a partition that sets
                 none.
         """
@@ -78,7 +78,7 @@ class Told(NamedTuple):
     """Results for one question.
 
     Attributes:
-        result: What the job needs; None if nothing says it.
+        result: The job's estimate; None if unknown.
         booked: Its booking; None likewise.
         card: Type of GPU.
         said: The user's directives.

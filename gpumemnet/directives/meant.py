@@ -53,7 +53,7 @@ def paired(words: Sequence[str], keys: Collection[str]) -> str | None:
 
     Args:
         words: The words of a line, some without a `=`.
-        keys: What it may say.
+        keys: Valid keys.
 
     >>> paired(["--model", "a b.txt", "--batch-size", "8"], ["model", "batch_size"])
     'model="a b.txt" batch_size=8'
@@ -78,7 +78,7 @@ def quoted(words: Sequence[str], keys: Collection[str]) -> str | None:
 
     Args:
         words: The words of a line.
-        keys: What it may say.
+        keys: Valid keys.
 
     >>> quoted(["model=my", "nets/a", "1.txt", "batch_size=8"], ["model", "batch_size"])
     'model="my nets/a 1.txt" batch_size=8'

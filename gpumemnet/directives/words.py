@@ -23,8 +23,8 @@ class Place(NamedTuple):
         """Return the error that names this place.
 
         Args:
-            problem: What is wrong.
-            fix: What to write instead.
+            problem: The problem.
+            fix: The fix.
         """
         return DirectiveError(path=self.path, line=self.line, problem=problem, fix=fix)
 

@@ -18,7 +18,7 @@ def base_bytes(profile: ModelProfile, gpu: Gpu) -> int:
 
     Args:
         profile: The job; each of several processes is assumed to use NCCL.
-        gpu: Where it runs.
+        gpu: The job's GPU.
     """
     base = gpu.conv_base_bytes if profile.convs or profile.recurrents else gpu.base_bytes
     return base + (gpu.nccl_bytes if profile.gpus > 1 else 0)
@@ -40,7 +40,7 @@ def warnings(profile: ModelProfile, gpu: Gpu) -> tuple[str, ...]:
 
     Args:
         profile: The job.
-        gpu: Where it runs.
+        gpu: The job's GPU.
     """
     unlike = []
     if not gpu.nccl_measured:

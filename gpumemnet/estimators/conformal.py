@@ -5,6 +5,7 @@ Split conformal prediction, Mondrian by kind of job (Vovk, Gammerman, Shafer, Al
 each kind of text, since some contain more. 99 % of new jobs of a kind stay below the value that 99 % of these stay
 below. If a text shows how much of a model it hides, errors are ranked as multiples of the width expected from that
 (`scale`).
+
 An ensemble that learned a width for each job (conformalised quantile regression) was used until its width turned out
 to hardly follow the error; one number per kind gives narrower bounds (docs/measurements/2026-11-calibration.md).
 """
@@ -97,7 +98,7 @@ def quantiles(errors: Sequence[float], weights: Sequence[float] | None = None) -
 
     Args:
         errors: log actual - log estimate of jobs that the estimate was not trained on.
-        weights: How much each of them counts; None for all alike.
+        weights: Weight of each of them; None for equal weights.
     """
     found = (
         max(conformal_margin(errors, level, weights), LEAST_WIDTH if level >= CONFIDENCE else 0.0)
@@ -114,7 +115,7 @@ def conformal_margin(
     Args:
         excesses: log actual - log estimate of jobs that the estimate was not trained on.
         confidence: Wanted coverage.
-        weights: How much each of them counts; None for all alike.
+        weights: Weight of each of them; None for equal weights.
 
     Returns:
         The ceil((n + 1) * confidence)-th smallest excess, or the largest if there are too few; with weights the

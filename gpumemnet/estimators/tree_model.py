@@ -67,10 +67,10 @@ class Trees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What one weights file holds.
+    """Content of a weights file.
 
     Attributes:
-        name: Of the estimator.
+        name: Name of the estimator.
         data_sha256: Hash of the rows it was trained on.
         constants: Numbers that the estimator's formula needs, by name.
         trees: Boosted ensembles by what they answer.

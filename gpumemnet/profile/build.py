@@ -31,7 +31,7 @@ def profile_with_warnings(path_or_text: str, setup: TrainingSetup) -> tuple[Mode
 
     Args:
         path_or_text: A file's path, or the text (recognized by a line break).
-        setup: How the model is trained.
+        setup: The training setup.
 
     Returns:
         The profile, and one sentence for each guess.
@@ -56,7 +56,7 @@ def build_profile(
 
     Args:
         summary: The parsed text.
-        setup: How it is trained.
+        setup: The training setup.
         path: File, for messages.
 
     Returns:
@@ -99,7 +99,7 @@ def taped(
 
     Args:
         summary: The layers.
-        setup: How it is trained.
+        setup: The training setup.
         path: File, for messages.
 
     Raises:

@@ -38,7 +38,7 @@ def make_tensor(spec: TensorSpec, batch_size: int, device: torch.device | str, d
         spec: The tensor without its batch dimension.
         batch_size: Samples.
         device: Its device.
-        dtype: Of floating point values.
+        dtype: Type of floating point values.
     """
     shape = (batch_size, *spec.shape)
     if spec.kind == "int":
@@ -55,7 +55,7 @@ def make_inputs(
         work: The workload.
         batch_size: Samples.
         device: Their device.
-        dtype: Of floating point values.
+        dtype: Type of floating point values.
     """
     if isinstance(work.inputs, Mapping):
         return (), {k: make_tensor(spec, batch_size, device, dtype) for k, spec in work.inputs.items()}

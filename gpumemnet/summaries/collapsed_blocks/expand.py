@@ -71,7 +71,7 @@ def activation_of(shown: Shown, *, tokens: bool, classes: tuple[str, ...] = ()) 
     """Return the most frequent activation of the text, or the usual one of such networks.
 
     Args:
-        shown: What the text shows.
+        shown: Information in the text.
         tokens: Whether the block works on sequences.
         classes: Class names of the block and of what is around it.
     """
@@ -118,7 +118,7 @@ def expand(
         layer: The block's row.
         ins: Shape of its input, batch size applied.
         outs: Shape of its output.
-        shown: What the text shows elsewhere.
+        shown: Information in the rest of the text.
         classes: Class names of the block and of what is around it.
         times: Number of convolution blocks that the row represents, as far as the text's totals show.
 

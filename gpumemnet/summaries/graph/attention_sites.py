@@ -78,7 +78,7 @@ def head_width(sites: dict[int, Site], layers: tuple[Layer, ...]) -> int | None:
     models whose width grows per stage).
 
     Args:
-        sites: As `find_sites` returns them.
+        sites: Output of `find_sites`.
         layers: The layers of these sites.
     """
     widths = [

@@ -43,7 +43,7 @@ def scores(builder: TapeBuilder, layers: tuple[Layer, ...], index: int) -> int |
     Args:
         builder: The tape so far.
         layers: In running order.
-        index: Of the attention's own row.
+        index: Index of the attention's row.
     """
     own, reads = layers[index], builder.shapes[builder.current]
     for at in range(index + 1, len(layers)):
@@ -69,7 +69,7 @@ def rows(builder: TapeBuilder, layers: tuple[Layer, ...], index: int) -> set[int
     Args:
         builder: The tape so far.
         layers: In running order.
-        index: Of the attention's own row.
+        index: Index of the attention's row.
     """
     shown = scores(builder, layers, index)
     if shown is None:
@@ -88,7 +88,7 @@ def distances(layers: tuple[Layer, ...], index: int) -> tuple[int, int] | None:
 
     Args:
         layers: In running order.
-        index: Of the attention's own row.
+        index: Index of the attention's row.
     """
     own = layers[index]
     for layer in layers[index + 1 :]:

@@ -37,7 +37,7 @@ def find(layers: tuple[Layer, ...], path: Path, projections: tuple[int, ...]) ->
 
     Args:
         layers: In running order.
-        path: Of the attention module.
+        path: Path of the attention module.
         projections: Indices of its layers for queries, keys and values.
     """
     shapes = layers[projections[0]].output_shapes
@@ -60,7 +60,7 @@ def pooled(layers: tuple[Layer, ...], path: Path, joint: int) -> tuple[range, ..
 
     Args:
         layers: In running order.
-        path: Of the attention module.
+        path: Path of the attention module.
         joint: Index of the joint projection.
 
     Returns:

@@ -21,7 +21,7 @@ def image(builder: TapeBuilder, channels: int, made: tuple[int, ...], most: int)
 
     Args:
         builder: The tape so far.
-        channels: Of the image.
+        channels: Channels of the image.
         made: Shape of what was made of it, batch size applied.
         most: Largest factor by which it is smaller than the image; a stem skips no pixel.
 
@@ -48,7 +48,7 @@ def usual_image(channels: int, made: tuple[int, ...], kernel: int) -> tuple[int,
     """Return the shape of a stem's input image if the stem has the usual stride.
 
     Args:
-        channels: Of the image.
+        channels: Channels of the image.
         made: Shape of what the stem made, batch size applied.
         kernel: Side of its kernel.
     """

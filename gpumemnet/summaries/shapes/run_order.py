@@ -29,7 +29,7 @@ def arrange(layers: Sequence[Layer], depth: int = 0) -> list[Layer]:
 
     Args:
         layers: Leaves inside it, in printed order.
-        depth: How many containers enclose it.
+        depth: Number of enclosing containers.
 
     Returns:
         The same layers in running order; activations that a block defines once and uses often are repeated.

@@ -76,7 +76,7 @@ def sides(args: dict[str, object], key: str, dims: int, default: int) -> tuple[i
     """Return an argument as one number per spatial dimension.
 
     Args:
-        args: As `parse_arguments` returns them.
+        args: Output of `parse_arguments`.
         key: Name of the argument.
         dims: Number of spatial dimensions.
         default: Result if it is missing.
@@ -93,7 +93,7 @@ def name_positions(kind: str, group: Group, args: dict[str, object]) -> dict[str
     Args:
         kind: The layer's kind.
         group: Its group.
-        args: As `parse_arguments` returns them.
+        args: Output of `parse_arguments`.
     """
     names = _GROUPNORM if kind == "groupnorm" else _POSITIONS.get(group, ())
     return {names[int(key)] if key.isdigit() and int(key) < len(names) else key: v for key, v in args.items()}

@@ -244,7 +244,7 @@ def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object], *, 
     """Return the behaviour of an activation that may work in place.
 
     Args:
-        kind: As `find` returns it.
+        kind: Output of `find`.
         name: The kind's name.
         holder: Class name of its container; empty if there is none.
         args: Constructor arguments that the text shows.
@@ -260,7 +260,7 @@ def padded(kind: Kind, name: str, *, strided: bool) -> Kind:
     """Return the behaviour of a layer that may pad like TensorFlow: with a stride, by a copy, for uneven sides.
 
     Args:
-        kind: As `find` returns it.
+        kind: Output of `find`.
         name: The kind's name.
         strided: Whether its output is smaller than its input.
     """

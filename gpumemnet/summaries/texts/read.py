@@ -21,7 +21,7 @@ def read(path_or_text: str, setup: TrainingSetup) -> tuple[ModelSummary, str]:
 
     Args:
         path_or_text: A file's path, or the text (recognized by a line break).
-        setup: How the model is trained.
+        setup: The training setup.
 
     Returns:
         The summary, and its name in messages.
@@ -53,7 +53,7 @@ def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:
 
     Args:
         text: The whole text.
-        setup: How the model is trained.
+        setup: The training setup.
         path: File, for messages.
 
     Returns:

@@ -34,7 +34,7 @@ def save(
         target: A tensor or a shape for `loss`; None invents one for losses of torch.nn.
         optimizer: A name as in `#RAD optimizer=`, an optimizer (its class and settings are used), or a function of
             parameters that returns one.
-        precision: As in `#RAD precision=`: "fp32", "tf32", "amp" or "bf16".
+        precision: A value of `#RAD precision=`: "fp32", "tf32", "amp" or "bf16".
         gradient_checkpointing: Whether blocks are recomputed in backward.
 
     Raises:

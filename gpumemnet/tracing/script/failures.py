@@ -125,7 +125,7 @@ def of_trace(kind: str, words: str) -> str:
 
     Args:
         kind: Class of the exception.
-        words: What it says.
+        words: Its message.
     """
     if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
         return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
@@ -143,7 +143,7 @@ def why(kind: str, words: str, *, read: bool = False, place: tuple[str, int] = (
 
     Args:
         kind: Class of the exception.
-        words: What it says.
+        words: Its message.
         read: Whether the script had read values from the GPU.
         place: File and line of the exception, if known.
     """

@@ -137,7 +137,7 @@ def enter(stack: ExitStack, recorder: Recorder) -> None:
     """Enter all modes permanently.
 
     Args:
-        stack: Holds it.
+        stack: Receives the contexts.
         recorder: Records what is made on the pretended GPU.
     """
     # An optimizer made before the model moved keeps its parameters: they move by swapping.

@@ -29,7 +29,7 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
     """Return the profile of the recorded steps.
 
     Args:
-        seen: What was seen of the script.
+        seen: Observations of the script.
         recorder: Holds complete steps.
 
     Raises:
@@ -78,7 +78,7 @@ def text(seen: Seen, stack: ExitStack) -> str:
     """Return the model's text: a table with shapes if it ran, else what print shows; "" if there is no model yet.
 
     Args:
-        seen: What was seen of the script.
+        seen: Observations of the script.
         stack: All replacements; left here, as the model is run differently now.
     """
     model = users(_model(seen))

@@ -98,7 +98,7 @@ def everything(
     """Install all replacements permanently.
 
     Args:
-        stack: Holds it.
+        stack: Receives the contexts.
         said: Receives what the script does.
         streams: Replacement of CUDA streams.
         on_save: Called with the saved object and its file or path; returns whether to write it.

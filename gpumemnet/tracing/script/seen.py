@@ -89,7 +89,7 @@ def users(model: nn.Module) -> nn.Module:
     """Return the user's model from inside a library's wrapper for several ranks.
 
     Args:
-        model: As the script calls it.
+        model: Model as called by the script.
     """
     wrapped = (
         isinstance(model, (DistributedDataParallel, nn.DataParallel))

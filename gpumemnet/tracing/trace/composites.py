@@ -25,7 +25,7 @@ def dropout(x: Tensor, p: float, train: bool) -> Tensor:
     """Fused dropout: the mask is kept as one byte per element.
 
     Args:
-        x: Of any shape.
+        x: Tensor of any shape.
         p: Dropped share.
         train: Whether anything is dropped.
     """

@@ -21,7 +21,7 @@ class Convolution:
     """One call of cuDNN.
 
     Attributes:
-        kind: Which pass.
+        kind: The pass.
         x: Shape of the input.
         w: Shape of the weight.
         y: Shape of the output.
@@ -106,7 +106,7 @@ def forward(args: Any, out: Tensor) -> list[Request]:
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     x, w, _, stride, _, dilation, transposed, _, groups = args
     call = _call(ConvPass.FORWARD, x, w, out, stride, dilation, groups, transposed)
@@ -118,7 +118,7 @@ def backward(args: Any, out: Any) -> list[Request]:
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     grad, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
     requests = _copies(x, w, *((x, grad) if out[1] is not None else (grad,)))

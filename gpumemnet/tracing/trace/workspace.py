@@ -44,7 +44,7 @@ def softmax_backward(args: Any, out: torch.Tensor) -> int:
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     grad, output = args[:2]
     return grad.numel() * torch.promote_types(grad.dtype, output.dtype).itemsize
@@ -55,7 +55,7 @@ def embedding_backward(args: Any, out: torch.Tensor) -> int:
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     indices = args[1].numel()
     if indices <= FEW_INDICES:
@@ -69,7 +69,7 @@ def cudnn_attention(args: Any, out: Any) -> int:
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     return 0
 
@@ -79,7 +79,7 @@ def cudnn_attention_backward(args: Any, out: Any) -> int:
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     query = args[1]
     return 4 * (query.numel() + query.numel() // query.shape[-1])
@@ -143,7 +143,7 @@ class Workspaces:
             func: The operator.
             args: Its positional arguments.
             kwargs: Its arguments by name.
-            out: What it returned.
+            out: Its result.
         """
         if func is aten.convolution.default:
             return convolution.forward(args, out)

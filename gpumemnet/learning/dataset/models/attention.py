@@ -69,7 +69,7 @@ class Attention(nn.Module):
 
         Args:
             x: (batch, length, width).
-            memory: What is attended to, (batch, other length, width); None for `x`.
+            memory: Sequence to attend to, (batch, other length, width); None for `x`.
         """
         source = x if memory is None else memory
         if self.joint and memory is None:
@@ -122,7 +122,7 @@ class TorchAttention(nn.Module):
 
         Args:
             x: (batch, length, width).
-            memory: What is attended to, (batch, other length, width); None for `x`.
+            memory: Sequence to attend to, (batch, other length, width); None for `x`.
         """
         source = x if memory is None else memory
         mask = None
@@ -172,7 +172,7 @@ class Block(nn.Module):
 
         Args:
             x: (batch, length, width).
-            memory: What is attended to, (batch, other length, width); None for `x`.
+            memory: Sequence to attend to, (batch, other length, width); None for `x`.
         """
         if self.pre:
             x = x + self.dropout(self.attn(self.norm1(x)))

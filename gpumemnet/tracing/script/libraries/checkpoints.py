@@ -37,7 +37,7 @@ class Saves:
         """Return nothing when the script loads from memory where nothing was saved.
 
         Args:
-            stack: Holds it.
+            stack: Receives the contexts.
         """
         load = torch.load
 
@@ -63,7 +63,7 @@ def of_data(saved: Any, where: Any) -> bool:
     """Return whether this is a data set's cache: on the CPU, for a file that is still empty.
 
     Args:
-        saved: What is saved before the first step.
+        saved: Object saved before the first step.
         where: A path, an open file, or memory.
     """
     fresh = isinstance(where, io.BytesIO) or (isinstance(where, (str, os.PathLike)) and not _holds(where))

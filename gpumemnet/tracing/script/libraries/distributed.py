@@ -102,7 +102,7 @@ def counted(stack: ExitStack) -> None:
     """Report one GPU for each rank that a launcher starts on this node: scripts refuse to start with fewer.
 
     Args:
-        stack: Holds it.
+        stack: Receives the contexts.
     """
     gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     for module in (torch.cuda, getattr(torch, "accelerator", None)):
@@ -114,7 +114,7 @@ def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
     """Install the replacements permanently.
 
     Args:
-        stack: Holds it.
+        stack: Receives the contexts.
         said: Receives what the script does.
         recorder: Receives gathered parameters.
     """

@@ -56,7 +56,7 @@ def pretended(stack: ExitStack) -> None:
     """Install the types and the function that sets one as the default.
 
     Args:
-        stack: Holds it.
+        stack: Receives the contexts.
     """
     for name, kind in KINDS.items():
         stack.enter_context(replaced(torch.cuda, name, kind))

@@ -25,7 +25,7 @@ def pretended(stack: ExitStack, recorder: Recorder) -> None:
     """Install the replacements permanently.
 
     Args:
-        stack: Holds it.
+        stack: Receives the contexts.
         recorder: Receives storages that change their size, but not computed shapes.
     """
     resize = torch.UntypedStorage.resize_

@@ -4,6 +4,7 @@ It is a separate mount namespace, for an ordinary user inside a user namespace. 
 folders, and all other places are read-only. So no program can change an existing file, and nothing that is written
 stays, except in one scratch folder. Sockets of other programs cannot be reached through overlays; those of the system
 below /run and /var can.
+
 `enter` runs between fork and exec, so it may only raise; the parent receives `Unavailable`.
 """
 

@@ -38,14 +38,14 @@ class Copies:
         self._folder, self._home = folder, home
 
     def begin(self) -> None:
-        """As Shield says."""
+        """Implement `Shield`."""
         apart.enter(self._folder, self._home)
 
     def started(self) -> None:
-        """As Shield says."""
+        """Implement `Shield`."""
 
     def end(self) -> str:
-        """As Shield says."""
+        """Implement `Shield`."""
         return ""
 
 
@@ -58,16 +58,16 @@ class Refusing:
         self._listener: listened.Listener | None = None
 
     def begin(self) -> None:
-        """As Shield says."""
+        """Implement `Shield`."""
         listened.submit(self._childs)
 
     def started(self) -> None:
-        """As Shield says."""
+        """Implement `Shield`."""
         _, fds, _, _ = socket.recv_fds(self._mine, 1, 1)
         self._listener = listened.Listener(fds[0], self._refusals.allows)
 
     def end(self) -> str:
-        """As Shield says."""
+        """Implement `Shield`."""
         if self._listener is not None:
             self._listener.stop()
         for each in (self._mine, self._childs):
