@@ -1,4 +1,4 @@
-"""GPU memory of a training job, estimated before it runs.
+"""Estimate the GPU memory of a training job before it runs.
 
 `gpumemnet.save` and `gpumemnet.summary` (tracing/saved/calls.py) are for training code, where PyTorch is installed;
 importing this package imports no torch.
@@ -13,7 +13,7 @@ _CALLS = ("save", "summary")
 
 
 def __getattr__(name: str) -> Any:
-    """Return one of the calls, whose module needs torch."""
+    """Return one of the calls; their module needs torch."""
     if name in _CALLS:
         return getattr(import_module("gpumemnet.tracing.saved.calls"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

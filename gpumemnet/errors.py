@@ -1,4 +1,4 @@
-"""The errors a caller of gpumemnet can expect; every other exception is a bug."""
+"""Errors a caller of gpumemnet can expect; every other exception is a bug."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class GpuMemNetError(Exception):
 
 
 def lines_of(error: GpuMemNetError) -> tuple[str, ...]:
-    """Return a line for each thing that is wrong."""
+    """Return one line for each problem."""
     return getattr(error, "lines", (str(error),))
 
 
@@ -16,10 +16,10 @@ class SummaryError(GpuMemNetError):
     """A model summary is missing, unreadable or not a summary.
 
     Attributes:
-        path: The file, as the user named it.
-        line: 1-based line number, or None if the whole file is meant.
-        problem: What is wrong, in a few words.
-        fix: What to do about it.
+        path: The file, as named by the user.
+        line: 1-based line number, or None for the whole file.
+        problem: The problem, in a few words.
+        fix: The fix.
     """
 
     def __init__(self, *, path: str, problem: str, fix: str, line: int | None = None) -> None:
@@ -29,7 +29,7 @@ class SummaryError(GpuMemNetError):
 
 
 class SetupError(GpuMemNetError):
-    """A training setting is impossible: batch size 0, an optimizer nobody knows."""
+    """A training setting is impossible: batch size 0, an unknown optimizer."""
 
 
 class ModelFileError(GpuMemNetError):
@@ -37,18 +37,18 @@ class ModelFileError(GpuMemNetError):
 
 
 class TraceError(GpuMemNetError):
-    """A model cannot be traced: no such name, bad inputs, or it fails on them."""
+    """A model cannot be traced: unknown name, bad inputs, or it fails on them."""
 
 
 class DirectiveError(GpuMemNetError):
     """`#RAD` lines or a `rad:` comment cannot be understood.
 
     Attributes:
-        path: The script as the user named it, or "comment".
+        path: The script as named by the user, or "comment".
         line: 1-based line number; None in a comment.
-        problem: What is wrong, in a few words.
-        fix: What to do about it.
-        lines: A line for each thing that is wrong, this one first.
+        problem: The problem, in a few words.
+        fix: The fix.
+        lines: One line for each problem, this one first.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class DirectiveError(GpuMemNetError):
 
     @classmethod
     def of_all(cls, errors: list[DirectiveError]) -> DirectiveError:
-        """Return one error that tells all of them.
+        """Return one error that reports all of them.
 
         Args:
-            errors: At least one, in the order in which they stand.
+            errors: At least one, in order of appearance.
         """
         first, *more = errors
         return cls(path=first.path, line=first.line, problem=first.problem, fix=first.fix, more=tuple(more))

@@ -1,4 +1,4 @@
-"""What a training job is expected to need."""
+"""Estimated needs of a training job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpumemnet.names import Family
 
 
 class Likely(NamedTuple):
-    """A number with the interval that held the measured one in 80 % of the trainings left out of the fit.
+    """A number with an interval that contained the measured one in 80 % of the trainings left out of the fit.
 
     Attributes:
         value: Best guess.
@@ -25,10 +25,10 @@ class Likely(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """What a training does to a GPU that it has to itself, if it never waits for data.
+    """Activity of a training on a dedicated GPU, without waits for data.
 
     Attributes:
-        gpu: Type of GPU that this was learned on.
+        gpu: Type of GPU that the fit used.
         step_s: Seconds of one step.
         smact: SM activity (0 to 1).
         busy: Share of the time in which any kernel runs.
@@ -44,7 +44,7 @@ class Activity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantiles:
-    """How much memory holds which share of jobs.
+    """Memory that is enough for each share of jobs.
 
     Attributes:
         points: Pairs of a share (0.5 to below 1) and the bytes that this share of jobs stays below; both rise.
@@ -60,11 +60,11 @@ class Quantiles:
     def at(self, share: float) -> int:
         """Return the bytes that a share of jobs stays below.
 
-        Between two points bytes are linear in the logarithm of the share of jobs above, which is how the tail of our
-        errors falls; outside the points the nearest one answers.
+        Between two points, bytes are linear in the logarithm of the share of jobs above, like the tail of the measured
+        errors; outside the points the nearest one is returned.
 
         Args:
-            share: Of jobs, more than 0 and less than 1.
+            share: Share of jobs, more than 0 and less than 1.
         """
         if not 0 < share < 1:
             raise ValueError(f"a share of jobs is between 0 and 1, not {share}")
@@ -81,20 +81,20 @@ class Quantiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a training job is expected to need on one GPU.
+    """Estimated needs of a training job on one GPU.
 
     Attributes:
         estimate_bytes: Best guess of what nvidia-smi shows for the process at its peak.
         upper_bytes: Bound that is booked; exceeded by at most 1 - confidence of jobs.
-        confidence: Of the bound, as calibrated on runs that the estimator did not see; None if nothing says it.
+        confidence: Confidence of the bound, calibrated on runs that the estimator did not see; None if unknown.
         breakdown_bytes: By purpose: base, parameters, gradients, optimizer, activations, workspace; the sum is
             estimate_bytes.
         family: Kind of network.
-        estimator: Which estimator said so.
-        gpu: Type of GPU it is for.
-        warnings: One sentence for each thing that was assumed.
-        activity: What it does to the GPU; None if there is no profile to tell it from.
-        quantiles: How much memory holds which share of such jobs; None for estimators that do not say.
+        estimator: Name of the estimator.
+        gpu: Its type of GPU.
+        warnings: One sentence for each assumption.
+        activity: Its activity on the GPU; None without a profile.
+        quantiles: Memory by share of such jobs; None for estimators without quantiles.
     """
 
     estimate_bytes: int
@@ -109,11 +109,11 @@ class Estimate:
     quantiles: Quantiles | None = None
 
     def quantile(self, share: float) -> int:
-        """Return the bytes that a share of jobs stays below; the bound for an estimator that tells no quantiles.
+        """Return the bytes that a share of jobs stays below; the bound if there are no quantiles.
 
         Rises with the share, from about `estimate_bytes` at 0.5; `upper_bytes` at `confidence`.
 
         Args:
-            share: Of jobs, more than 0 and less than 1. Above 0.999 the answer does not grow.
+            share: Share of jobs, more than 0 and less than 1. Above 0.999 the result is constant.
         """
         return self.upper_bytes if self.quantiles is None else self.quantiles.at(share)

@@ -1,4 +1,4 @@
-"""What a process holds on each GPU before its first tensor: CUDA context, kernels, cuDNN and cuBLAS."""
+"""Memory of a process on each GPU type before its first tensor: CUDA context, kernels, cuDNN and cuBLAS."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Gpu:
     """One type of GPU.
 
     Attributes:
-        name: As for `--gpu`.
-        memory_bytes: Memory of the card.
+        name: Name, as for `--gpu`.
+        memory_bytes: Memory of the GPU.
         conv_base_bytes: Base of a process that uses cuDNN convolutions, beyond what PyTorch's allocator reserves.
         base_bytes: Base of other processes.
-        nccl_bytes: What NCCL adds to the base of each process of a job of two; more ranks were not measured.
-        nccl_measured: True if that was measured on this GPU; else it is the reference's.
-        cublas_bytes: Workspaces that PyTorch's cuBLAS handles take from the allocator.
-        mps_server_bytes: Held by each user's MPS server beside its clients; no job books it.
-        mps_client_bytes: CUDA context of one client of it, within the base.
+        nccl_bytes: NCCL's addition to the base of each process of a job of two; more ranks were not measured.
+        nccl_measured: True if that was measured on this GPU; else it is the reference GPU's.
+        cublas_bytes: Workspaces that PyTorch's cuBLAS handles allocate.
+        mps_server_bytes: Memory of each user's MPS server in addition to its clients; no job books it.
+        mps_client_bytes: CUDA context of one of its clients, within the base.
         measured: True if the bases were measured; else they are assumed from GPUs of the same generation.
-        note: Where the numbers come from.
+        note: Source of the numbers.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Gpu:
 
 _ASSUMED = "assumed: not measured; run `rad calibrate` on this GPU"
 NAMES = ("h200", "h100", "a100", "l40s", "v100")
-"""Those that our table has; a site's own table adds others."""
+"""Names in RAD's table; a site's table adds others."""
 DEFAULT_GPU = "h200"
 
 
@@ -73,17 +73,17 @@ def gpus() -> dict[str, Gpu]:
 
 
 def gpu_named(name: str, *, base_bytes: int | None = None) -> Gpu:
-    """Look a GPU up.
+    """Look up a GPU.
 
     Args:
-        name: Any spelling that holds a known name: "h200", "NVIDIA H200", "a100-sxm4-40gb".
-        base_bytes: The site's own measured base, which then counts for every process.
+        name: Any text that contains a known name: "h200", "NVIDIA H200", "a100-sxm4-40gb".
+        base_bytes: The site's measured base, which then applies to every process.
 
     Returns:
         The GPU.
 
     Raises:
-        SetupError: No known name is in it.
+        SetupError: It contains no known name.
     """
     wanted = name.lower()
     found = next((gpu for key, gpu in gpus().items() if key in wanted), None)
@@ -97,10 +97,10 @@ def gpu_named(name: str, *, base_bytes: int | None = None) -> Gpu:
 
 
 def gpu_of_memory(name: str, memory_bytes: int) -> Gpu:
-    """Return a GPU whose memory the user tells; a card that the table lacks has the bases of the default one.
+    """Return a GPU with the user's memory size; one that is not in the table has the bases of the default GPU.
 
     Args:
-        name: As the user calls it.
+        name: The user's name for it.
         memory_bytes: Its memory.
     """
     known = next((gpu for key, gpu in gpus().items() if key in name.lower()), None)

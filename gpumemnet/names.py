@@ -1,6 +1,6 @@
-"""The closed sets of names that records, files and the command line share: a typo fails where it is made.
+"""Enumerations shared by records, files and the command line: a typo fails where it is made.
 
-Members are their own text, so that JSON, messages and profiles hold plain words.
+Members equal their text, so that JSON, messages and profiles hold plain words.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from enum import Enum
 
 
 class StrEnum(str, Enum):
-    """As `enum.StrEnum`, which Python 3.9 and 3.10 lack: users' environments are older than nodes."""
+    """Replacement of `enum.StrEnum`, which Python 3.9 and 3.10 lack: users' environments are older than nodes."""
 
     __str__ = str.__str__
 
 
 class Optimizer(StrEnum):
-    """As named by `--optimizer`."""
+    """Value of `--optimizer`."""
 
     SGD = "sgd"
     SGD_MOMENTUM = "sgd-momentum"
@@ -26,7 +26,7 @@ class Optimizer(StrEnum):
 
 
 class Precision(StrEnum):
-    """As named by `--precision`.
+    """Value of `--precision`.
 
     FP32 and TF32 keep 4-byte tensors; AMP is autocast to 16 bits with 4-byte weights; BF16 is a model whose parameters
     are themselves bfloat16.
@@ -48,7 +48,7 @@ class Family(StrEnum):
 
 
 class Source(StrEnum):
-    """What a profile was made from: the format of a summary, or a trace."""
+    """Source of a profile: the format of a summary, or a trace."""
 
     TORCHSUMMARY = "torchsummary"
     TORCHINFO = "torchinfo"
@@ -58,14 +58,14 @@ class Source(StrEnum):
 
 
 class Policy(StrEnum):
-    """How a job wants to be placed."""
+    """Requested placement of a job."""
 
     EXCLUSIVE = "exclusive"
     COLLOCATE = "collocate"
 
 
 class Group(StrEnum):
-    """Family of kinds of layers that are treated alike; FUNCTION and LOSS are operations that no row shows."""
+    """Family of layer kinds that are treated alike; FUNCTION and LOSS are operations that no row shows."""
 
     CONV = "conv"
     LINEAR = "linear"
@@ -85,7 +85,7 @@ class Group(StrEnum):
 
 
 class ConvPass(StrEnum):
-    """Which pass of a convolution: forward, the gradient of its input, that of its weight."""
+    """Pass of a convolution: forward, the gradient of its input, that of its weight."""
 
     FORWARD = "forward"
     DATA = "data"

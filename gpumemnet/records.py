@@ -1,4 +1,4 @@
-"""Records as every Python of users' environments has them, 3.9 among them: RHEL 9 starts nothing newer."""
+"""Frozen dataclasses for every Python of users' environments, including 3.9: RHEL 9 has no newer one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
-        """Say nothing: it is for type checkers alone, which bring it along; Python has it from 3.11."""
+        """Do nothing: only type checkers use it, and they include it; Python has it from 3.11."""
         return lambda function: function
 
 
@@ -24,7 +24,7 @@ _NEWER = {"slots": True, "kw_only": True} if sys.version_info >= (3, 10) else {}
 def frozen(kind: type[T]) -> type[T]:
     """Make a frozen dataclass with slots, whose fields are given by name.
 
-    Python 3.9 has neither `slots` nor `kw_only`; there, fields with a default have to come last, and are put there.
+    Python 3.9 has neither `slots` nor `kw_only`; there, fields with a default are moved to the end.
 
     Args:
         kind: A class with annotated fields.

@@ -1,4 +1,4 @@
-"""How a model is trained: the settings that, with the model, decide the memory."""
+"""Settings of a training that, with the model, determine its memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class TrainingSetup:
     """One training configuration.
 
     Attributes:
-        batch_size: Samples per step and process; None if the user left it to the summary's own shapes.
-        seq_len: Tokens per sample, for models whose summary does not show it; None otherwise.
-        optimizer: As named by `--optimizer`.
-        precision: As named by `--precision`.
-        gradient_checkpointing: Activations of repeated blocks are recomputed in backward, not saved.
+        batch_size: Samples per step and process; None to use the summary's shapes.
+        seq_len: Tokens per sample, for models whose summary does not show them; None otherwise.
+        optimizer: Value of `--optimizer`.
+        precision: Value of `--precision`.
+        gradient_checkpointing: Whether activations of repeated blocks are recomputed in backward, not saved.
         input_shape: Shape of the model's input, batch first, for a text that shows no shapes; None otherwise.
         gpus: Processes of a data-parallel job; each holds a whole copy (DDP).
-        stated: Names of the settings above that the user stated: a saved profile must agree with these alone.
+        stated: Names of the settings above that the user stated: a saved profile must agree only with these.
 
     Raises:
         SetupError: Optimizer or precision is unknown.
@@ -37,7 +37,7 @@ class TrainingSetup:
     stated: frozenset[str] = field(default=frozenset(), compare=False)
 
     def __post_init__(self) -> None:
-        """Take plain names, too, as they come from files and the command line."""
+        """Convert plain names, as used in files and on the command line."""
         try:
             object.__setattr__(self, "optimizer", Optimizer(self.optimizer))
             object.__setattr__(self, "precision", Precision(self.precision))

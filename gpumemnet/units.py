@@ -1,4 +1,4 @@
-"""Byte units: memory is counted in bytes inside and written in MiB at the edges."""
+"""Byte units: memory is counted in bytes internally and written in MiB at the edges."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 MEGA = 10**6
-"""For counts that are no bytes, such as multiply-adds."""
+"""Unit of counts other than bytes, such as multiply-adds."""
 
 
 def to_mib_up(n_bytes: float) -> int:
-    """Return bytes as whole MiB, rounded up, as a bound must be.
+    """Return bytes as whole MiB, rounded up, as needed for a bound.
 
     >>> to_mib_up(1), to_mib_up(MIB), to_mib_up(MIB + 1)
     (1, 1, 2)
@@ -19,7 +19,7 @@ def to_mib_up(n_bytes: float) -> int:
 
 
 def human(n_bytes: float) -> str:
-    """Return bytes for a person.
+    """Return bytes as text for a person.
 
     >>> human(812 * MIB), human(12.3 * GIB)
     ('812 MiB', '12.3 GiB')

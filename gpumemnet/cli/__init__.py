@@ -1,4 +1,4 @@
-"""rad-estimate: the command, which estimator answers, what is printed."""
+"""rad-estimate: the command, the choice of the estimator, the output."""
 
 from gpumemnet.cli.rad_estimate import command, main
 

@@ -1,4 +1,4 @@
-"""Advice: the largest batch that fits; settings and cards side by side. Each row is an estimate of its own."""
+"""Advice: the largest batch that fits; a comparison of settings or GPUs. Each row is a separate estimate."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from gpumemnet.units import to_mib_nearest, to_mib_up
 
 MOST_BATCH = 1 << 24
 PARTS = (1.0, 0.5, 0.25)
-"""Of a card."""
+"""Parts of a GPU."""
 _BATCHES = (0.25, 0.5, 1.0, 2.0, 4.0)
 _PRECISIONS = (Precision.FP32, Precision.AMP, Precision.BF16)
-"""tf32 holds the same memory as fp32."""
+"""tf32 uses the same memory as fp32."""
 
 Row = dict[str, Any]
-"""By heading; None is unknown, or does not fit."""
+"""Values by heading; None is unknown, or does not fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What the advice is about.
+    """Model, GPU and estimator of the advice.
 
     Attributes:
         said: Model and settings.
         card: Type of GPU.
-        usable_bytes: Memory of it that jobs can have.
-        estimator: Which estimator answers.
+        usable_bytes: Its usable memory.
+        estimator: Name of the estimator.
     """
 
     said: Directives
@@ -44,11 +44,11 @@ class Subject:
     estimator: str
 
     def booked(self, setup: TrainingSetup, card: Gpu | None = None) -> tuple[int, Booked]:
-        """Return the best guess of the need, and what is booked of it.
+        """Return the estimate and its booking.
 
         Args:
-            setup: How the model is trained.
-            card: Type of GPU; None for the subject's own.
+            setup: The training setup.
+            card: Type of GPU; None for the subject's.
 
         Raises:
             GpuMemNetError: The model cannot be estimated with that setup.
@@ -59,7 +59,7 @@ class Subject:
 
 
 def largest(subject: Subject) -> list[Row]:
-    """Return the largest batch for the card and for parts of it.
+    """Return the largest batch for the GPU and for parts of it.
 
     Args:
         subject: The model.
@@ -94,9 +94,9 @@ def largest(subject: Subject) -> list[Row]:
 
 
 def _largest(booked_bytes: Callable[[int], int], room: int) -> int | None:
-    """Return the largest batch size whose booking fits; None if not even one sample does.
+    """Return the largest batch size whose booking fits; None if not even one sample fits.
 
-    Memory rises with the batch size but for small steps of workspaces; so the answer fits, and the next one does not.
+    Memory rises with the batch size except for small steps of workspaces; the result fits, and the next size does not.
     """
     if booked_bytes(1) > room:
         return None
@@ -114,11 +114,11 @@ def _largest(booked_bytes: Callable[[int], int], room: int) -> int | None:
 
 
 def sweep(subject: Subject, batch_size: int) -> list[Row]:
-    """Return batch sizes, precisions and checkpointing side by side.
+    """Compare batch sizes, precisions and checkpointing.
 
     Args:
         subject: The model.
-        batch_size: The one in the middle.
+        batch_size: The middle batch size.
     """
     rows: list[Row] = []
     for each in sorted({max(1, round(factor * batch_size)) for factor in _BATCHES}):
@@ -141,13 +141,13 @@ def sweep(subject: Subject, batch_size: int) -> list[Row]:
 
 
 def cards(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: bool) -> list[Row]:
-    """Return cards side by side: a cluster's shared partitions, or every known type of GPU.
+    """Compare GPUs: those of a cluster's shared partitions, or all known types.
 
     Args:
         subject: The model.
-        cluster: Where jobs can run; None for the known cards.
-        job: What would be submitted there.
-        ask: Whether Slurm is asked when the job would start.
+        cluster: The cluster; None for all known GPU types.
+        job: The job to submit there.
+        ask: Whether to ask Slurm for the job's expected start.
     """
     if cluster is None or job is None:
         return [
@@ -172,7 +172,7 @@ def _needs(subject: Subject, setup: TrainingSetup, card: Gpu, usable_bytes: int)
     try:
         estimate_bytes, booked = subject.booked(setup, card)
     except GpuMemNetError:
-        return row  # a saved profile answers for its own settings alone
+        return row  # a saved profile is valid for its own settings only
     return row | {
         "needs_mib": to_mib_nearest(estimate_bytes),
         "booked_mib": to_mib_up(booked.n_bytes),

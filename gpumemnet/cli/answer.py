@@ -1,4 +1,4 @@
-"""Which estimator answers for what a user gives: the text of a summary, or a module to trace."""
+"""Choose the estimator for the user's input: the text of a summary, or a module to trace."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def for_summary(
     """Estimate from a summary or a saved profile.
 
     Args:
-        path_or_text: A file's path, or the text itself (told by a line break in it).
-        setup: How the model is trained.
+        path_or_text: A file's path, or the text (recognized by a line break).
+        setup: The training setup.
         gpu: Type of GPU, by name or as a record.
         estimator: One of `gpumemnet.estimators.registry.NAMES`.
 
     Returns:
-        The estimate, and what had to be guessed.
+        The estimate, and warnings about guesses.
 
     Raises:
         SummaryError: The file or the text is unusable.
@@ -71,20 +71,20 @@ def for_summary(
 def for_script(
     command: Sequence[str], setup: TrainingSetup, *, gpu: str | Gpu, save: Path | None
 ) -> tuple[Estimate, tuple[str, ...]]:
-    """Estimate from a run of a training script on a pretended GPU; from its model's text where that fails.
+    """Estimate from a run of a training script on a pretended GPU; from its model's text if that fails.
 
     Args:
         command: The words of the command.
-        setup: What the user states must agree with what the script does.
+        setup: The user's stated settings must agree with the script.
         gpu: Type of GPU, by name or as a record.
-        save: Where to write the profile; None to keep it nowhere.
+        save: Path for the profile; None to not save it.
 
     Returns:
-        The estimate, and what had to be guessed.
+        The estimate, and warnings about guesses.
 
     Raises:
-        TraceError: The script could neither be traced nor its model told.
-        SetupError: The GPU is unknown, or the command names a script alone.
+        TraceError: The script could not be traced, and its model is unknown.
+        SetupError: The GPU is unknown, or the command is only a script.
     """
     from gpumemnet.tracing.saved import record  # only a script needs it
     from gpumemnet.tracing.script import start
@@ -95,7 +95,7 @@ def for_script(
     found = start.run(command, environment=os.environ)
     if isinstance(found, start.Untraced):
         torch = _NO_TORCH if "No module named 'torch'" in found.why else ""
-        by_itself = found.why.startswith(OWN)  # then nothing was wrong with the trace
+        by_itself = found.why.startswith(OWN)  # then the trace itself worked
         why = found.why if by_itself else f"the script could not be traced: {found.why}{torch}"
         if not found.text:
             raise TraceError(why)
@@ -110,7 +110,7 @@ def for_script(
 
 
 def batch_of(path_or_text: str) -> int:
-    """Return the batch size that a summary or a saved profile is for.
+    """Return the batch size of a summary or a saved profile.
 
     Args:
         path_or_text: A file's path, or the text itself.
@@ -123,7 +123,7 @@ def batch_of(path_or_text: str) -> int:
 
 
 def stated(memory_bytes: int, card: Gpu) -> Estimate:
-    """Return the need that a user states outright.
+    """Return the memory that a user states.
 
     Args:
         memory_bytes: `memory=`.
@@ -141,7 +141,7 @@ def stated(memory_bytes: int, card: Gpu) -> Estimate:
 
 
 def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
-    """Ask an estimator about a profile; a trace's tells no activity."""
+    """Run an estimator on a profile; a trace's has no activity."""
     if profile.source is not Source.TRACE:
         return replace(estimate(profile, gpu=gpu, estimator=estimator), activity=activity.estimate(profile))
     if estimator != DEFAULT:
@@ -158,19 +158,19 @@ def for_module(
     estimator: str = DEFAULT,
     save: Path | None = None,
 ) -> Estimate:
-    """Estimate from a module: the trace of it, or FakeTensor's count.
+    """Estimate from a module: by its trace, or by FakeTensor's count.
 
     Args:
         spec: "pkg.mod:name" or "path/to/file.py:name".
         inputs: As for `gpumemnet.tracing.trace.trace_module`.
-        setup: How the model is trained.
+        setup: The training setup.
         gpu: Type of GPU, by name or as a record.
         estimator: "ours" or "faketensor".
-        save: Where to write the profile; None to keep it nowhere.
+        save: Path for the profile; None to not save it.
 
     Raises:
         TraceError: PyTorch is missing, or the model does not run.
-        SetupError: The estimator reads a summary, or the GPU is unknown.
+        SetupError: The estimator needs a summary, or the GPU is unknown.
     """
     if estimator not in (DEFAULT, MODULE):
         raise SetupError(f"--estimator {estimator} reads a model summary, not a module; remove --module")

@@ -1,4 +1,4 @@
-"""What rad-estimate is told besides its options, and what its exit status can be."""
+"""Inputs of rad-estimate besides its options, and its exit statuses."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpumemnet.cli.cluster import Cluster
 
 PROGRAM = "rad-estimate"
 FindCluster = Callable[[Path | None], Cluster | None]
-"""Given the rad.toml that the user names, or None: the cluster of this machine, or None."""
+"""Function that maps the user's rad.toml, or None, to the cluster of this machine, or None."""
 
 
 class Exit(IntEnum):
-    """Exit statuses; the table above says what they mean."""
+    """Exit statuses; rad_estimate.py has a table of their meaning."""
 
     FINE = 0
     FINDINGS = 1
@@ -24,10 +24,10 @@ class Exit(IntEnum):
 
 
 class Around(NamedTuple):
-    """What the command is told besides its options.
+    """Inputs of the command besides its options.
 
     Attributes:
-        script: The words of a training script behind `--`.
+        script: The words of a training script after `--`.
         find_cluster: Finds the cluster of this machine.
     """
 

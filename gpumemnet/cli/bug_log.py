@@ -1,4 +1,4 @@
-"""Where the traceback of a bug of ours goes: a file of the user's own, so that the screen keeps one line."""
+"""Log the traceback of a bug in RAD to a file of the user, so that the screen shows only one line."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def keep(program: str, arguments: list[str], error: BaseException) -> str:
     """Append an error's traceback to `$XDG_STATE_HOME/rad/bugs.log`.
 
     Args:
-        program: Who failed.
-        arguments: What it was called with.
-        error: What was not expected.
+        program: Name of the failed program.
+        arguments: Its arguments.
+        error: The unexpected error.
 
     Returns:
-        Where the traceback is; the traceback itself if no file can be written.
+        Path of the log; the traceback itself if no file can be written.
     """
     import traceback  # only a bug needs it
 

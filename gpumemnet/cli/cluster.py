@@ -1,4 +1,4 @@
-"""What a cluster adds to an estimate: its cards, and what sbatch says to a job. `slurm_plugin.dry_run` is one."""
+"""Interface to a cluster: its GPUs, and sbatch's answer to a job. `slurm_plugin.dry_run` implements it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from gpumemnet.gpus import Gpu
 
 
 class Job(NamedTuple):
-    """A submission that is not made.
+    """A hypothetical submission.
 
     Attributes:
-        typed: What would be typed behind `sbatch`, without the script.
-        script: The job script's text; None where nothing but options is told.
-        path: The script as it would be named to sbatch; None for one that comes on standard input.
+        typed: The options after `sbatch`, without the script.
+        script: The job script's text; None if there are only options.
+        path: The script as named to sbatch; None for one on standard input.
     """
 
     typed: tuple[str, ...] = ()
@@ -22,21 +22,21 @@ class Job(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What sbatch would do with a job.
+    """sbatch's answer to a job.
 
     Attributes:
-        says: RAD's lines, word for word as sbatch shows them.
-        refusal: The line with which the job is refused; None if it is taken.
-        faults: Whether something that the user said could not be understood, so that the job is treated as unknown.
-        partition: Where it would run; "" if Slurm's default is not known here.
-        gres: What the job asks Slurm for, e.g. "shard:12"; "" if for no GPU.
+        says: RAD's lines, exactly as sbatch shows them.
+        refusal: The line that refuses the job; None if it is accepted.
+        faults: Whether a directive could not be understood, so that the job is treated as unknown.
+        partition: Its partition; "" if Slurm's default is not known here.
+        gres: The requested GRES, e.g. "shard:12"; "" for no GPU.
         decision: A word or two for programs: "shared", "exclusive", "multi-gpu", "not our partition", ...
-        booked_bytes: GPU memory that it books on a GPU; None if whole GPUs, or nothing is booked.
-        capacity_bytes: Memory of one GPU of the partition that jobs can have; None if it is not shared.
-        shard_bytes: What one shard stands for there; None likewise.
-        upper_bytes: The bound, where runs of this site changed it; None if it is the estimator's own.
-        learned: A sentence on what runs of this site changed of the estimate, or why that is not known here; "" if
-            nothing.
+        booked_bytes: Booked GPU memory per GPU; None for whole GPUs, or without a booking.
+        capacity_bytes: Usable memory of one GPU of the partition; None if it is not shared.
+        shard_bytes: Size of one shard there; None likewise.
+        upper_bytes: The bound, if runs of this site changed it; None if it is the estimator's.
+        learned: A sentence on the effect of this site's runs on the estimate, or why that is unknown here; "" without
+            effect.
     """
 
     says: tuple[str, ...]
@@ -53,11 +53,11 @@ class Verdict(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What Slurm itself answers.
+    """Slurm's own answer.
 
     Attributes:
-        lines: Its lines, word for word.
-        starts: When the job would start, local time as Slurm writes it; None if it would be refused.
+        lines: Its lines, unchanged.
+        starts: Expected start, local time in Slurm's format; None if the job would be refused.
     """
 
     lines: tuple[str, ...]
@@ -65,12 +65,12 @@ class Asked(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where jobs can run.
+    """A partition that jobs can run in.
 
     Attributes:
         partition: Its name.
-        gpu: Its type of GPU as rad.toml names it.
-        usable_bytes: Memory of one of its GPUs that jobs can have.
+        gpu: Its type of GPU, as named in rad.toml.
+        usable_bytes: Usable memory of one of its GPUs.
     """
 
     partition: str
@@ -83,17 +83,17 @@ class Cluster(Protocol):
 
     @property
     def origin(self) -> str:
-        """Return the file that describes it."""
+        """Return the path of its rad.toml."""
         ...
 
     @property
     def estimator(self) -> str:
-        """Return the estimator that books there."""
+        """Return its estimator."""
         ...
 
     @property
     def card(self) -> Gpu:
-        """Return its type of GPU, with the base that was measured there."""
+        """Return its type of GPU, with the base measured there."""
         ...
 
     @property
@@ -102,17 +102,17 @@ class Cluster(Protocol):
         ...
 
     def submit(self, job: Job) -> Verdict:
-        """Return what sbatch would say, without asking Slurm.
+        """Return sbatch's answer, without a query to Slurm.
 
         Raises:
-            GpuMemNetError: sbatch itself would not understand the options.
+            GpuMemNetError: sbatch itself would reject the options.
         """
         ...
 
     def ask(self, job: Job) -> Asked:
-        """Return what Slurm says, and when the job would start; nothing is submitted.
+        """Return Slurm's answer and the expected start; nothing is submitted.
 
         Raises:
-            GpuMemNetError: Slurm cannot be asked here.
+            GpuMemNetError: Slurm cannot be queried here.
         """
         ...

@@ -1,4 +1,4 @@
-"""The options of `rad-estimate` as they were typed, and what of them needs a look at cards and shapes."""
+"""The typed options of `rad-estimate`, and the conversion of GPU types and shapes."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Options(NamedTuple):
 
 
 def card_of(options: Options) -> Gpu:
-    """Return the type of GPU that the options name; one that nobody knows needs its memory.
+    """Return the type of GPU that the options name; an unknown type needs its memory size.
 
     Raises:
-        SetupError: It is not known, or its memory is no amount.
+        SetupError: It is unknown, or its memory is not an amount.
     """
     if options.gpu_memory is None:
         return gpu_named(options.gpu or DEFAULT_GPU)
@@ -47,10 +47,10 @@ def card_of(options: Options) -> Gpu:
 
 
 def shape_of(inputs: tuple[str, ...]) -> tuple[int, ...] | None:
-    """Return the shape that "8x3x224x224" means; None if none is given.
+    """Return the shape in a text such as "8x3x224x224"; None without inputs.
 
     Raises:
-        SetupError: It is no shape.
+        SetupError: It is not a shape.
     """
     if not inputs:
         return None

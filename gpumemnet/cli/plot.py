@@ -1,4 +1,4 @@
-"""Memory over one training step: in characters for the terminal, as an SVG, or as a page with that SVG in it."""
+"""Plot memory over one training step: as text for the terminal, as SVG, or as an HTML page with that SVG."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _COLOURS = ("#2f6fb2", "#b2572f", "#3f8f4f")
 
 
 def as_text(course: Timeline, base_bytes: int, title: str) -> str:
-    """Return it in characters.
+    """Return the plot as text.
 
     Args:
         course: Memory over the step.
-        base_bytes: What the process holds beside its tensors.
+        base_bytes: Memory of the process besides its tensors.
         title: A line above it.
     """
     binned, starts = _binned(course, _COLUMNS)
@@ -42,16 +42,16 @@ def as_text(course: Timeline, base_bytes: int, title: str) -> str:
 
 
 def write(course: Timeline, base_bytes: int, title: str, path: Path) -> None:
-    """Write it to a file.
+    """Write the plot to a file.
 
     Args:
         course: Memory over the step.
-        base_bytes: What the process holds beside its tensors.
+        base_bytes: Memory of the process besides its tensors.
         title: A line above it.
-        path: Its ending says the form: .svg, .html, or .png (needs matplotlib).
+        path: The file; its suffix selects the form: .svg, .html, or .png (needs matplotlib).
 
     Raises:
-        SetupError: The file cannot be written, or the form is another one.
+        SetupError: The file cannot be written, or the form is not supported.
     """
     try:
         if path.suffix == ".png":
@@ -76,7 +76,7 @@ def _caption(course: Timeline, base_bytes: int) -> str:
 
 
 def _binned(course: Timeline, columns: int) -> tuple[list[int], list[int]]:
-    """Return the highest value in each column, and in which column each phase starts."""
+    """Return the highest value in each column, and the column where each phase starts."""
     held = course.held_bytes
     edges = [at * len(held) // columns for at in range(columns + 1)]
     bins = [max(held[low : max(high, low + 1)]) for low, high in pairwise(edges)]

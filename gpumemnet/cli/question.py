@@ -1,4 +1,4 @@
-"""What is asked: a summary or a job script, and what the options say beside it."""
+"""Read the question: a summary or a job script, and the options."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STDIN = "-"
 
 
 class Question(NamedTuple):
-    """What is asked.
+    """Question of the user.
 
     Attributes:
-        said: What job script and options say together; its model is a path, or a summary's own text.
-        job: What would be submitted; None where a module or a training script is traced.
-        fault: What is wrong with the #RAD lines; None if nothing.
+        said: Directives of job script and options together; its model is a path, or a summary's text.
+        job: The job to submit; None if a module or a training script is traced.
+        fault: Error in the #RAD lines; None if none.
     """
 
     said: Directives
@@ -35,16 +35,16 @@ class Question(NamedTuple):
 
 
 def question_of(summary: str | None, given: Mapping[str, object], typed: str) -> Question:
-    """Return what is asked.
+    """Return the question.
 
     Args:
-        summary: A summary, a saved profile or a job script; "-" for standard input; None for none of them.
-        given: Training settings of the command line; they overrule the job script's.
-        typed: Options as typed behind sbatch.
+        summary: A summary, a saved profile or a job script; "-" for standard input; None for none.
+        given: Training settings of the command line; they override the job script's.
+        typed: Options to pass to sbatch.
 
     Raises:
         SummaryError: The file cannot be read.
-        SetupError: It is a job script that says nothing to us, or `typed` has an open quote.
+        SetupError: It is a job script without RAD directives, or `typed` has an open quote.
     """
     try:
         words = tuple(shlex.split(typed))
@@ -58,7 +58,7 @@ def question_of(summary: str | None, given: Mapping[str, object], typed: str) ->
     text = _text(summary)
     name = "standard input" if summary == STDIN else summary
     ours = "#RAD" in text or "#SBATCH" in text
-    if other is not None and not ours:  # a job script may well be one in Python
+    if other is not None and not ours:  # a job script may be in Python
         raise SetupError(f"{summary}: {other}")
     if not text.lstrip().startswith("#") and not ours:
         return _of_summary(text if summary == STDIN else summary, given, words)
@@ -76,7 +76,7 @@ def question_of(summary: str | None, given: Mapping[str, object], typed: str) ->
 
 
 def directive_words(said: Directives) -> list[str]:
-    """Write directives as key=value words; what has its default is left out."""
+    """Return directives as key=value words, without defaults."""
     setup, default = said.setup, TrainingSetup()
     words = [f"model={said.model}"] if said.model else []
     words += [
@@ -95,7 +95,7 @@ def directive_words(said: Directives) -> list[str]:
 
 
 def comment_words(said: Directives) -> str:
-    """Write directives as the text of a job's comment."""
+    """Return directives as the text of a job's comment."""
     words = directive_words(said)
     return "rad:" + ",".join(f"'{word}'" if "," in word or " " in word else word for word in words)
 
@@ -105,15 +105,15 @@ def _comment_of(said: Directives) -> str:
 
 
 def _of_summary(model: str, given: Mapping[str, object], words: tuple[str, ...]) -> Question:
-    """A summary alone is asked about as a job for one GPU that names it."""
+    """Return the question for a summary alone: a job for one GPU that names it."""
     said = _with(Directives(setup=TrainingSetup(), model=model), given)
-    if "\n" in model:  # its text: no job can name it
+    if "\n" in model:  # a text, which no job can name
         return Question(said=said)
     return Question(said=said, job=Job(typed=("--gpus=1", *words, _comment_of(said))))
 
 
 def _with(said: Directives, given: Mapping[str, object]) -> Directives:
-    """Overrule directives by options of the same name."""
+    """Override directives by options of the same name."""
     settings = {key: value for key, value in given.items() if key != "confidence"}
     setup = replace(said.setup, **settings, stated=said.setup.stated | set(settings))  # type: ignore[arg-type]
     confidence = given.get("confidence", said.confidence)
@@ -130,10 +130,10 @@ def _text(summary: str) -> str:
 
 
 def _beside(said: Directives, summary: str) -> Directives:
-    """Return directives whose model is found where sbatch finds it: from here, or beside the job script."""
+    """Return directives with the model's path as sbatch finds it: from here, or next to the job script."""
     if said.model is None or summary == STDIN:
         return said
     named = os.path.expanduser(said.model)
     beside = os.path.join(os.path.dirname(summary), named)
-    here = os.path.exists(named) or not os.path.exists(beside)  # neither raises where one may not look
+    here = os.path.exists(named) or not os.path.exists(beside)  # neither raises without permission
     return replace(said, model=named if here else beside)

@@ -1,11 +1,11 @@
-"""rad-estimate: how much GPU memory a training job will need and what sbatch will say, before it is submitted.
+"""rad-estimate: predict a training job's GPU memory and sbatch's answer before submission.
 
 | exit status | means |
 |---|---|
 | 0 | fits: sbatch takes the job |
 | 1 | a finding: sbatch refuses it, or it does not fit on one GPU of that type |
 | 2 | usage: an option, a #RAD line or a file is wrong; a line names it and the fix |
-| 3 | a bug of ours: its traceback is in the file that the line names |
+| 3 | a bug in RAD: its traceback is in the file that the line names |
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def command(around: Around | None, /, **options: Any) -> None:
     rad-estimate [OPTIONS] -- python train.py ... traces an unmodified training script on a simulated GPU until its
     optimizer has made two steps; nothing is trained. Its Python needs PyTorch.
     """
-    from gpumemnet.cli import run  # the work, which --help does not wait for
+    from gpumemnet.cli import run  # heavy imports, which --help does not need
 
     status = run.run(around or Around(), **options)
     if status:
@@ -116,10 +116,10 @@ def command(around: Around | None, /, **options: Any) -> None:
 
 
 def main(find_cluster: FindCluster = lambda given: None) -> None:
-    """Run the command; whatever goes wrong is one line on stderr and an exit status of the table above.
+    """Run the command; every error is one line on stderr and an exit status of the table above.
 
     Args:
-        find_cluster: Finds the cluster that this machine belongs to.
+        find_cluster: Finds the cluster of this machine.
     """
     own, script = _split(sys.argv[1:])
     try:
@@ -137,10 +137,10 @@ def main(find_cluster: FindCluster = lambda given: None) -> None:
         _fail(Exit.USAGE, f"{exc.format_message()}; {fix}")
     except click.Abort:
         sys.exit(Exit.FINDINGS)
-    except BrokenPipeError:  # whoever read our output has enough
+    except BrokenPipeError:  # the reader of the output stopped
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(Exit.FINDINGS)
-    except Exception as exc:  # noqa: BLE001 - the guard of this program: a bug is one line, too
+    except Exception as exc:  # noqa: BLE001 - last resort: a bug is reported in one line, too
         from gpumemnet.cli import bug_log  # only a bug needs it
 
         where = bug_log.keep(PROGRAM, sys.argv[1:], exc)
@@ -148,13 +148,13 @@ def main(find_cluster: FindCluster = lambda given: None) -> None:
 
 
 def _split(words: list[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return our own words, and those of the script behind `--`."""
+    """Return rad-estimate's words, and those of the script after `--`."""
     at = words.index("--") if "--" in words else len(words)
     return words[:at], tuple(words[at + 1 :])
 
 
 def _fail(status: Exit, *lines: str) -> None:
-    """Say what is wrong on stderr, and to a program that asked for JSON on stdout as well; end."""
+    """Report an error on stderr, and also as JSON on stdout if requested; exit."""
     told = [" ".join(line.split()) for line in lines]
     if "--json" in _split(sys.argv[1:])[0]:
         import json  # only this form needs it

@@ -1,4 +1,4 @@
-"""What `rad-estimate` prints: JSON, a few lines, an explanation, or the lines to add to a job script."""
+"""Output of `rad-estimate`: JSON, a few lines, an explanation, or the lines to add to a job script."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ALONE = {
     "multi-gpu": " (whole GPUs)",
     "multi-node": " (whole GPUs)",
 }
-"""What a job that does not share gets, by decision."""
+"""Allocation of a job that does not share, by decision."""
 
 
 def _reserved_text(result: Estimate, booked: Booked) -> str:
@@ -38,7 +38,7 @@ def _reserved_text(result: Estimate, booked: Booked) -> str:
 
 
 def _verdict_text(verdict: Verdict | None, asked: Asked | None) -> list[str]:
-    """Return what sbatch shows, what the job asks for, and what Slurm itself answered."""
+    """Return sbatch's message, the job's request, and Slurm's answer."""
     if verdict is None:
         return []
     lines = [f"sbatch: {line}" for line in verdict.says]
@@ -56,7 +56,7 @@ def _asked_text(asked: Asked | None) -> list[str]:
 
 
 def _activity_text(activity: Activity | None) -> list[str]:
-    """Return a line on what the training does to a GPU; none if nothing tells."""
+    """Return a line on the training's GPU activity; none if unknown."""
     if activity is None:
         return []
     step, smact, dram = activity.step_s, activity.smact, activity.dram
@@ -73,10 +73,10 @@ def _percent(span: Likely) -> str:
 
 
 def as_text(told: Told) -> str:
-    """Return it in a few lines: what sbatch says, or the estimate where no cluster is meant; then the notes.
+    """Return a few lines: sbatch's message, or the estimate without a cluster; then the notes.
 
     Args:
-        told: What there is to tell.
+        told: The results.
     """
     result, booked = told.result, told.booked
     lines = _verdict_text(told.verdict, told.asked)
@@ -88,10 +88,10 @@ def as_text(told: Told) -> str:
 
 
 def as_explanation(told: Told) -> str:
-    """Return where the memory goes and what was assumed.
+    """Return the memory by purpose, and the assumptions.
 
     Args:
-        told: What there is to tell.
+        told: The results.
     """
     result, booked, card, setup = told.result, told.booked, told.card, told.said.setup
     if result is None or booked is None:
@@ -125,14 +125,14 @@ def as_explanation(told: Told) -> str:
 
 
 def _learned_line(verdict: Verdict | None) -> list[str]:
-    """Return a line on what runs of this site changed; none if nothing."""
+    """Return a line on the effect of this site's runs; none if there is none."""
     if verdict is None or not verdict.learned:
         return []
     return [f"{verdict.learned[0].upper()}{verdict.learned[1:]}."]
 
 
 def _cap_line(booked: Booked) -> list[str]:
-    """Return a line on the cap where that is more than what is booked."""
+    """Return a line on the limit if it is above the booking."""
     if booked.most_bytes <= booked.n_bytes:
         return []
     return [
@@ -147,10 +147,10 @@ def _trust(confidence: float | None) -> str:
 
 
 def as_sbatch(told: Told) -> str:
-    """Return the lines to put into a job script, and the same as a command.
+    """Return the lines for a job script, and the same as a command.
 
     Args:
-        told: What there is to tell.
+        told: The results.
     """
     words = directive_words(told.said)
     line = "#RAD " + " ".join(shlex.quote(word) if " " in word else word for word in words)

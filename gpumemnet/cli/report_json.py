@@ -1,4 +1,4 @@
-"""What `rad-estimate --json` prints."""
+"""Output of `rad-estimate --json`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from gpumemnet.units import to_mib_nearest, to_mib_up
 
 
 def as_json(told: Told) -> str:
-    """Return it as one JSON object; its keys are a stable contract.
+    """Return the results as one JSON object; its keys are a stable contract.
 
     Args:
-        told: What there is to tell.
+        told: The results.
     """
     tree: dict[str, object] = {"version": 1}
     result, booked = told.result, told.booked

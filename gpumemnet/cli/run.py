@@ -1,4 +1,4 @@
-"""What rad-estimate does: ask the estimator and the cluster, print, and say whether the job fits."""
+"""Main work of rad-estimate: query the estimator and the cluster, print, and report whether the job fits."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _SETTINGS = ("batch_size", "seq_len", "optimizer", "precision", "gradient_checkp
 
 
 def run(around: Around, /, **values: Any) -> Exit:
-    """Answer, on the terminal.
+    """Print the answer on the terminal.
 
     Args:
-        around: What is told besides the options.
-        values: The options by name.
+        around: The script after `--`, and the search for the cluster.
+        values: Values of the options, by name.
 
     Returns:
         Whether the job fits.
@@ -50,7 +50,7 @@ def run(around: Around, /, **values: Any) -> Exit:
     given = {name: values.pop(name) for name in _SETTINGS}
     options = Options(**values)
     stated = {name: value for name, value in given.items() if value is not None and value is not False}
-    what_if = bool(options.gpu or options.gpu_memory or options.estimator)  # then no cluster is meant
+    what_if = bool(options.gpu or options.gpu_memory or options.estimator)  # then the cluster is ignored
     cluster = None if what_if else around.find_cluster(options.config)
     if cluster is None and (options.ask or options.config):
         why = (
@@ -61,7 +61,7 @@ def run(around: Around, /, **values: Any) -> Exit:
         raise SetupError(f"--ask and --config: {why}; leave them out")
     question = question_of(options.summary, stated, options.typed)
     if options.largest or options.sweep or options.cards or options.plot:
-        from gpumemnet.cli.run_advice import advise  # few ask for it
+        from gpumemnet.cli.run_advice import advise  # rarely used
 
         return advise(options, question, cluster)
     if cluster is None or question.job is None or options.module:
@@ -70,7 +70,7 @@ def run(around: Around, /, **values: Any) -> Exit:
 
 
 def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster) -> Exit:
-    """Answer for a job that would be submitted here."""
+    """Print the answer for a job submitted to this cluster."""
     verdict = cluster.submit(job)
     asked = cluster.ask(job) if options.ask else None
     found: tuple[Estimate, tuple[str, ...]] | None = None
@@ -86,7 +86,7 @@ def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster
     if found is not None and verdict.upper_bytes is not None:
         found = replace(found[0], upper_bytes=verdict.upper_bytes), found[1]
     _print(options, question, cluster.card, found, verdict, asked, notes)
-    if fault is not None and not verdict.faults:  # else sbatch's own line tells it
+    if fault is not None and not verdict.faults:  # else sbatch's line reports it
         _complain(*lines_of(fault))
     if verdict.refusal is not None or (asked is not None and asked.starts is None):
         return Exit.FINDINGS
@@ -94,7 +94,7 @@ def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster
 
 
 def _of_card(options: Options, question: Question, script: Sequence[str], cluster: Cluster | None) -> Exit:
-    """Answer for a type of GPU, wherever it is."""
+    """Print the answer for a type of GPU, independent of a cluster."""
     if question.fault is not None:
         raise question.fault
     card = cluster.card if cluster is not None else card_of(options)
@@ -127,7 +127,7 @@ def _of_card(options: Options, question: Question, script: Sequence[str], cluste
 
 
 def _wait(script: Sequence[str]) -> None:
-    """Say what a person waits for; most of it is the start of Python and PyTorch."""
+    """Print a note about the wait; most of it is the start of Python and PyTorch."""
     if sys.stderr.isatty():
         line = f"{shlex.join(script)} is traced on a simulated GPU until its second step; at most 5 minutes"
         click.echo(f"{PROGRAM}: {line}", err=True)
@@ -136,7 +136,7 @@ def _wait(script: Sequence[str]) -> None:
 def _estimated(
     question: Question, options: Options, card: Gpu, estimator: str
 ) -> tuple[Estimate, tuple[str, ...]]:
-    """Return what the job needs; what the user states outright wins over what the model says."""
+    """Return the job's estimate; memory stated by the user overrides the model's."""
     said = question.said
     if said.memory_bytes is not None:
         return answer.stated(said.memory_bytes, card), ()

@@ -1,4 +1,4 @@
-"""`rad-estimate --largest`, `--sweep`, `--cards` and `--plot`: more than one answer."""
+"""`rad-estimate --largest`, `--sweep`, `--cards` and `--plot`: several answers at once."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 def advise(options: Options, question: Question, cluster: Cluster | None) -> Exit:
-    """Print the advice that is asked for.
+    """Print the requested advice.
 
     Args:
-        options: What was typed.
-        question: What the job says.
+        options: The options.
+        question: The job's directives.
         cluster: The cluster of this machine, if there is one.
 
     Raises:
-        SetupError: No model is named, or advice cannot be given for it.
+        SetupError: There is no model, or no advice is possible for it.
     """
     from gpumemnet.cli import advice, tables  # only advice needs them
 
@@ -62,7 +62,7 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
 
 
 def plot_step(where: str, subject: advice.Subject) -> Exit:
-    """Draw memory over one step.
+    """Plot memory over one step.
 
     Args:
         where: A file, or "-" for the terminal.

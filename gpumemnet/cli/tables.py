@@ -1,4 +1,4 @@
-"""Rows of advice as a table for people, or as JSON."""
+"""Format rows of advice as a table for people, or as JSON."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def as_json(name: str, rows: Sequence[dict[str, Any]]) -> str:
     """Return rows as one JSON object.
 
     Args:
-        name: What they are.
+        name: Key of the rows.
         rows: The rows.
     """
     return json.dumps({"version": 1, name: list(rows)})
 
 
 def as_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return rows as a table; what does not fit is red where a terminal shows colours.
+    """Return rows as a table; values that do not fit are red if the terminal shows colours.
 
     Args:
         rows: At least one; all have the same keys.

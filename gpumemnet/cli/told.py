@@ -1,4 +1,4 @@
-"""All that `rad-estimate` has to tell of one question: what is booked, of what, and what sbatch says."""
+"""Results of `rad-estimate` for one question: estimate, booking and sbatch's answer."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ SHARD_MIB = 1024
 
 
 class Booked(NamedTuple):
-    """What is booked of an estimate.
+    """Booking for an estimate.
 
     Attributes:
-        n_bytes: So much.
-        share: Share of jobs for which that is enough; None if no measurement says it.
-        most_bytes: What the job may hold at most.
-        shard_bytes: What one shard stands for.
+        n_bytes: Its size in bytes.
+        share: Share of jobs for which it is enough; None if not measured.
+        most_bytes: The job's limit.
+        shard_bytes: Size of one shard.
     """
 
     n_bytes: int
@@ -32,12 +32,12 @@ class Booked(NamedTuple):
 
     @classmethod
     def of(cls, result: Estimate, confidence: Confidence | None) -> Booked:
-        """Return what is booked.
+        """Return the booking.
 
         Args:
-            result: What the job needs.
-            confidence: Share of jobs that it shall be enough for (0.5 to 0.999). None: as in a partition that says
-                nothing.
+            result: The job's estimate.
+            confidence: Share of jobs that it must be enough for (0.5 to 0.999). None: default of a partition that sets
+                none.
         """
         confidence = DEFAULT_CONFIDENCE if confidence is None else confidence
         if isinstance(confidence, str) or result.quantiles is None:
@@ -46,7 +46,7 @@ class Booked(NamedTuple):
         return cls(n_bytes=n_bytes, share=confidence, most_bytes=max(n_bytes, result.upper_bytes))
 
     def in_cluster(self, verdict: Verdict) -> Booked:
-        """Return what a cluster books of it: what sbatch says, in shards of its size."""
+        """Return a cluster's booking: sbatch's answer, in shards of the cluster's size."""
         n_bytes = verdict.booked_bytes or verdict.capacity_bytes or self.n_bytes
         most_bytes = max(n_bytes, self.most_bytes) if verdict.booked_bytes else n_bytes
         shard_bytes = verdict.shard_bytes or self.shard_bytes
@@ -59,32 +59,32 @@ class Booked(NamedTuple):
 
     @property
     def shard_mib(self) -> int:
-        """Return what one shard stands for, in MiB."""
+        """Return the size of one shard in MiB."""
         return self.shard_bytes // MIB
 
     @property
     def part(self) -> str:
-        """Return the part of a GPU in words."""
+        """Return the part of a GPU as text."""
         return f"{self.shards} shard{'s' * (self.shards != 1)} of {self.shard_mib} MiB"
 
     def words(self) -> str:
-        """Return it in words."""
+        """Return the booking as text."""
         share = "" if self.share is None else f" ({percentile(self.share)})"
         limit = f", limit {human(self.most_bytes)}" if self.most_bytes > self.n_bytes else ""
         return f"{human(self.n_bytes)}{share}{limit}: {self.part}"
 
 
 class Told(NamedTuple):
-    """All that there is to tell.
+    """Results for one question.
 
     Attributes:
-        result: What the job needs; None if nothing says it.
-        booked: What is booked of it; None likewise.
+        result: The job's estimate; None if unknown.
+        booked: Its booking; None likewise.
         card: Type of GPU.
-        said: What the user says of the job.
-        warnings: What had to be guessed, one sentence each.
-        verdict: What sbatch would do; None where no cluster is meant.
-        asked: What Slurm itself answers; None if it was not asked.
+        said: The user's directives.
+        warnings: One sentence for each guess.
+        verdict: sbatch's answer; None without a cluster.
+        asked: Slurm's answer; None if it was not queried.
     """
 
     result: Estimate | None
@@ -97,7 +97,7 @@ class Told(NamedTuple):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what had to be guessed and sbatch does not say already."""
+        """Return warnings that sbatch's message does not include."""
         told = () if self.verdict is None else self.verdict.says
         all_of_them = (*self.warnings, *(self.result.warnings if self.result is not None else ()))
         return tuple(text for text in all_of_them if f"RAD: {text}" not in told)

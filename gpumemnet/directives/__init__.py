@@ -1,1 +1,1 @@
-"""What a user says about a job: `#RAD` lines and `rad:` comments."""
+"""Parsing of user directives: `#RAD` lines and `rad:` comments."""

@@ -1,7 +1,7 @@
-"""What was meant otherwise than it stands, put right: `# RAD model=a`, `#rad: model=a`, `#RAD model = a`, a script.
+"""Correct near misses of directives: `# RAD model=a`, `#rad: model=a`, `#RAD model = a`, a script.
 
-Whose lines these are, chooses how long they are: radd reads them for everybody, so nothing here looks twice at a
-character, as a regular expression with a run of blanks would.
+Users choose the length of these lines and radd reads them for all users, so nothing here reads a character twice, as a
+regular expression with a run of blanks would.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".bin", ".h5")
 
 
 def as_directive(line: str, keys: Collection[str]) -> str | None:
-    """Return the `#RAD` line that a comment was meant to be; None if it is a comment.
+    """Return the `#RAD` line that a comment was probably meant to be; None if it is a comment.
 
     Args:
-        line: A line of a job script that is no `#RAD` line.
-        keys: What such a line may say.
+        line: A line of a job script, not a `#RAD` line.
+        keys: Valid keys of such a line.
 
     >>> as_directive("# rad: batch_size = 8", ["model", "batch_size"])
     '#RAD batch_size=8'
@@ -35,10 +35,10 @@ def as_directive(line: str, keys: Collection[str]) -> str | None:
 
 
 def closed_up(words: str) -> str:
-    """Return words without spaces around `=` and commas between them; as they are where anything is quoted.
+    """Return words without spaces around `=` and commas between them; unchanged if anything is quoted.
 
     Args:
-        words: What follows the mark.
+        words: The text after the mark.
 
     >>> closed_up(" model = a.txt, batch_size= 8 ")
     'model=a.txt batch_size=8'
@@ -49,11 +49,11 @@ def closed_up(words: str) -> str:
 
 
 def paired(words: Sequence[str], keys: Collection[str]) -> str | None:
-    """Return words that are written as options of a command, or as YAML, as they must stand; None if they are neither.
+    """Return the correct form of words written as command options or YAML; None if they are neither.
 
     Args:
-        words: The words of a line, not all of them with a `=`.
-        keys: What it may say.
+        words: The words of a line, some without a `=`.
+        keys: Valid keys.
 
     >>> paired(["--model", "a b.txt", "--batch-size", "8"], ["model", "batch_size"])
     'model="a b.txt" batch_size=8'
@@ -74,11 +74,11 @@ def paired(words: Sequence[str], keys: Collection[str]) -> str | None:
 
 
 def quoted(words: Sequence[str], keys: Collection[str]) -> str | None:
-    """Return words with quotes around a model's name that holds spaces; None if there is no such name.
+    """Return words with quotes around a model name with spaces; None if there is no such name.
 
     Args:
         words: The words of a line.
-        keys: What it may say.
+        keys: Valid keys.
 
     >>> quoted(["model=my", "nets/a", "1.txt", "batch_size=8"], ["model", "batch_size"])
     'model="my nets/a 1.txt" batch_size=8'
@@ -96,10 +96,10 @@ def quoted(words: Sequence[str], keys: Collection[str]) -> str | None:
 
 
 def no_summary(name: str) -> str | None:
-    """Return what is said of a name that stands for something else than a model's summary; None if it may be one.
+    """Return the message for a name that is not a model summary; None if it may be one.
 
     Args:
-        name: What `model=` names.
+        name: The value of `model=`.
 
     >>> no_summary("runs/train.py")
     'a script, no summary; one is made by: rad-estimate --save m.rad -- python runs/train.py'

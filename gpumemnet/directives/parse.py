@@ -1,6 +1,6 @@
-"""What a user says about a job: `#RAD key=value` lines in its script, or `rad:key=value,...` in its comment.
+"""Parse a user's directives: `#RAD key=value` lines in a script, or `rad:key=value,...` in a job's comment.
 
-Like `#SBATCH`, a `#RAD` line starts in the first column and stands above the first command. Values with spaces are
+Like `#SBATCH`, a `#RAD` line starts in the first column and precedes the first command. Values with spaces are
 quoted as in a shell. Standard library only: the submit path imports this.
 """
 
@@ -20,24 +20,24 @@ from gpumemnet.training import TrainingSetup
 MARK = "#RAD"
 COMMENT_MARK = "rad:"
 _DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)\\?([A-Za-z_]\w*)\1")
-"""Where a shell's document begins, and the line that ends it."""
+"""Start of a shell's here document, with the line that ends it."""
 _SETTINGS = frozenset(("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "gpus"))
-"""What a TrainingSetup holds of it."""
+"""Keys that are part of a TrainingSetup."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directives:
-    """What the user said.
+    """Directives of the user.
 
     Attributes:
         model: Path of the model summary as written, or None.
-        setup: How the model is trained; what was not said has its default.
+        setup: The training setup; unstated settings have their defaults.
         gpus: Number of GPUs if stated, else None.
-        policy: How the job wants to be placed; None leaves it to the partition.
-        memory_bytes: The need stated outright; None if not.
+        policy: The requested placement; None for the partition's default.
+        memory_bytes: The memory stated by the user; None if not stated.
         retry: False if the user opted out of recovery.
-        confidence: How safe the booking shall be: a share of jobs, or who chooses it; None leaves it to the partition.
-        path: Where it was said: the script's path, or "comment".
+        confidence: Share of jobs that the booking must be enough for, or how to choose it; None for the partition's.
+        path: Origin: the script's path, or "comment".
         line: Line of `model=`, or of the first directive; None in a comment.
     """
 
@@ -56,15 +56,15 @@ def parse_script(text: str, path: str) -> Directives | None:
     """Read the `#RAD` lines of a job script.
 
     Args:
-        text: The script; a byte order mark and CRLF line ends do no harm.
+        text: The script; a byte order mark and CRLF line ends are accepted.
         path: Its name, for messages.
 
     Returns:
-        What they say; None if there are none.
+        Their directives; None if there are none.
 
     Raises:
-        DirectiveError: Lines are malformed, repeated, or stand below the first command, or were meant as #RAD lines and
-            are not; it tells all of them.
+        DirectiveError: Lines are malformed, repeated, below the first command, or only resemble #RAD lines; all are
+            reported.
     """
     if MARK.lower()[1:] not in text.lower():
         return None
@@ -94,12 +94,12 @@ def parse_script(text: str, path: str) -> Directives | None:
             )
         elif not command_line and line.strip() and not line.lstrip().startswith("#"):
             command_line = number
-    wrong = wrong if words or wrong else meant  # beside lines that count, one may well be a comment
+    wrong = wrong if words or wrong else meant  # next to valid lines, one may well be a comment
     return _directives(words, path, wrong) if words or wrong else None
 
 
 def _own_lines(text: str) -> list[tuple[int, str]]:
-    """Return the lines of a script by number; documents in it (`<<EOF`) may be job scripts, and are none of them."""
+    """Return the lines of a script by number; here documents (`<<EOF`) may contain job scripts and are skipped."""
     lines: list[tuple[int, str]] = []
     ends, since = "", 0
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
@@ -117,7 +117,7 @@ def _words(text: str, place: Place) -> list[str]:
     """Return the words of one line.
 
     Raises:
-        DirectiveError: A quote is not closed, or it is written otherwise than key=value, and is told how.
+        DirectiveError: A quote is not closed, or it is not key=value; the message gives the right form.
     """
     words = list(split(text, " \t", place))
     if any(word.startswith("=") or word.endswith(("=", ",")) for word in words):
@@ -137,13 +137,13 @@ def _words(text: str, place: Place) -> list[str]:
 
 
 def parse_comment(text: str) -> Directives | None:
-    """Read `rad:key=value,key=value` in a job's comment; the user's own text around it is left alone.
+    """Parse `rad:key=value,key=value` in a job's comment; the user's other text is ignored.
 
     Args:
         text: The comment.
 
     Returns:
-        What it says; None if there is no `rad:` in it.
+        Its directives; None if it has no `rad:`.
 
     Raises:
         DirectiveError: It is malformed.
@@ -168,7 +168,7 @@ def _comment_start(text: str) -> int | None:
 def _directives(
     words: list[tuple[str, Place]], path: str, wrong: list[DirectiveError] | None = None
 ) -> Directives:
-    """Read the words; all that is wrong with them, and was before, is told at once."""
+    """Parse the words; report all their errors, and earlier ones, at once."""
     wrong = wrong or []
     values: dict[str, Any] = {}
     lines: dict[str, int | None] = {}
@@ -214,7 +214,7 @@ def _pair(word: str, place: Place) -> tuple[str, str]:
     """
     key, equals, value = word.partition("=")
     if key not in READERS:
-        import difflib  # only a mistake needs it
+        import difflib  # only an error needs it
 
         begun = [name for name in READERS if name.startswith(key)]
         near = difflib.get_close_matches(key, READERS, n=1) or (begun if len(begun) == 1 else [])

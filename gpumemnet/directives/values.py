@@ -1,4 +1,4 @@
-"""What may follow each key of a directive."""
+"""Parse the values of each key of a directive."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ MAX_GPUS = 1024
 Confidence = float | Literal["bound"]
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
 DEFAULT_CONFIDENCE = 0.95
-"""Of partitions that say nothing."""
+"""Confidence in partitions that set none."""
 _UNIT_BYTES = {"K": KIB, "M": MIB, "G": GIB, "T": GIB * KIB, "": MIB}
-"""Slurm's spelling: a bare number is MiB, G means GiB. A bare one below a GiB was meant otherwise."""
+"""Slurm's notation: a bare number is MiB, G means GiB. A bare one below a GiB is probably an error."""
 _HALF = "write amp for autocast, in fp16 or bf16, and bf16 for a model that is itself in 16 bits"
 _YES = ("yes", "true", "on", "1")
 _NO = ("no", "false", "off", "0")
 
 
 def short(value: str, most: int = 30) -> str:
-    r"""Return a value as it may stand in a message: short, and nothing in it that a terminal would obey.
+    r"""Return a value for a message: short, and without terminal control characters.
 
     Args:
-        value: As the user wrote it.
-        most: Characters that are shown of it.
+        value: As written by the user.
+        most: Maximum number of characters.
 
     >>> short("\x1b[2J")
     '\\x1b[2J'
@@ -47,7 +47,7 @@ def _count(key: str, value: str, place: Place) -> int:
 
 
 def _plain(value: str, fix: str) -> str:
-    """Return the fix; of a value that a shell would have to fill in, that none will."""
+    """Return the fix; for a value that needs a shell's expansion, say that there is none."""
     return f"{fix}; variables are not expanded in #RAD lines" if "$" in value else fix
 
 
@@ -60,11 +60,11 @@ def _flag(key: str, value: str, place: Place) -> bool:
 def _one_of(
     names: type[StrEnum], hints: Mapping[str, str] = MappingProxyType({})
 ) -> Callable[[str, str, Place], StrEnum]:
-    """Return a reader of names, in small letters or not.
+    """Return a parser of names, case-insensitive.
 
     Args:
         names: The names.
-        hints: By a part of what others call them: what to write.
+        hints: The right value, by part of other tools' names.
     """
 
     def read(key: str, value: str, place: Place) -> StrEnum:
@@ -73,7 +73,7 @@ def _one_of(
         for part, fix in hints.items():
             if part in value.lower():
                 raise place.error(f"unknown {key} '{short(value)}'", fix)
-        import difflib  # only a mistake needs it
+        import difflib  # only an error needs it
 
         near = difflib.get_close_matches(value.lower(), names, n=1)
         fix = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(names)}"
@@ -83,14 +83,14 @@ def _one_of(
 
 
 def amount_of_memory(text: str, option: str) -> int:
-    """Return the bytes of an amount as users write it; a bare number is MiB, G means GiB.
+    """Return the bytes of an amount as written by users; a bare number is MiB, G means GiB.
 
     Args:
         text: "24G", "512M".
-        option: Where it stands, for the error.
+        option: Its option, for the error.
 
     Raises:
-        SetupError: It is no amount.
+        SetupError: It is not an amount.
     """
     try:
         return _memory("memory", text, Place(path=option, line=None))
@@ -146,4 +146,4 @@ READERS: dict[str, Callable[[str, str, Place], Any]] = {
     "retry": _flag,
     "confidence": _confidence,
 }
-"""By key: turns the text into a value, or raises DirectiveError."""
+"""Parser of each key: converts the text to a value, or raises DirectiveError."""

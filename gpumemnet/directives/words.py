@@ -1,4 +1,4 @@
-"""Words of a directive: quoted as in a shell, each with the place where it stands."""
+"""Split a directive into words: quoted as in a shell, each with its place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpumemnet.errors import DirectiveError
 
 
 class Place(NamedTuple):
-    """Where a word stands, for the error.
+    """Place of a word, for the error.
 
     Attributes:
         path: The script's path, or "comment".
@@ -23,8 +23,8 @@ class Place(NamedTuple):
         """Return the error that names this place.
 
         Args:
-            problem: What is wrong.
-            fix: What to write instead.
+            problem: The problem.
+            fix: The fix.
         """
         return DirectiveError(path=self.path, line=self.line, problem=problem, fix=fix)
 
@@ -46,14 +46,14 @@ def until_space(text: str) -> str:
 
 
 def split(text: str, separators: str, place: Place) -> Iterator[str]:
-    """Cut at separators outside quotes; drop the quotes; a word that starts with # begins a comment.
+    """Split at separators outside quotes; remove the quotes; a word that starts with # begins a comment.
 
-    As in a shell, a backslash inside double quotes keeps a double quote or a backslash as it is.
+    As in a shell, a backslash inside double quotes escapes a double quote or a backslash.
 
     Args:
-        text: What follows the mark.
+        text: The text after the mark.
         separators: Characters that end a word.
-        place: Where it stands, for the error.
+        place: Its place, for the error.
 
     Raises:
         DirectiveError: A quote is not closed.

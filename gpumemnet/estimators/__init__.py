@@ -1,1 +1,1 @@
-"""From a profile to bytes: what answers, by name."""
+"""Estimators: from a profile to bytes, selected by name."""

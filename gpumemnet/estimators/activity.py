@@ -1,9 +1,9 @@
-"""What a training will do to an H200's SMs and memory, and how long a step takes, from its profile alone.
+"""Estimate a training's SM and memory activity on an H200, and its step time, from its profile alone.
 
 Three times follow from the profile: computing (multiply-adds over the peak of the precision), moving (bytes over the
-bandwidth) and launching (kernels, a few microseconds each). Linear models on their logarithms, with hinges where one
-takes over from another, were fitted to 492 measured trainings (`python -m gpumemnet.learning.train.activity` fits and
-judges them). What they tell is the training itself: a job that waits for its data does less.
+bandwidth) and launching (kernels, a few microseconds each). Linear models on their logarithms, with hinges at the
+transitions, were fitted to 492 measured trainings (`python -m gpumemnet.learning.train.activity` fits and
+evaluates them). They describe the training alone: a job that waits for its data is less active.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ WEIGHTS = Path(__file__).resolve().parents[1] / "weights" / "activity.json"
 TARGETS = ("step_s", "smact", "busy", "dram")
 """Seconds of a step; SM activity; share of the time in which any kernel runs; share of the memory's bandwidth."""
 PEAK_FLOPS = {"fp32": 67e12, "tf32": 495e12, "amp": 989e12, "bf16": 989e12}
-"""H200 SXM, dense, as NVIDIA's data sheet has it."""
+"""H200 SXM, dense, from NVIDIA's data sheet."""
 BYTES_S = 4.8e12
 LAUNCH_S = 8e-6
-"""From one kernel to the next in PyTorch; its exact value is learned."""
+"""Seconds between kernel launches in PyTorch; the exact value is learned."""
 _HINGES_LAUNCH = (-4, -3, -2, -1, 0, 1, 2)
 _HINGES_BYTES = (-3, -2, -1, 0, 1)
 
 
 def vector(profile: ModelProfile) -> dict[str, float]:
-    """Return the numbers that the linear models read, by name."""
+    """Return the inputs of the linear models, by name."""
     log = math.log
-    flops = 6.0 * max(profile.mega_mult_adds, 1) * MEGA  # forward, and twice as much backward
+    flops = 6.0 * max(profile.mega_mult_adds, 1) * MEGA  # forward, and twice as much for backward
     moved = 3.0 * profile.output_sum_bytes + 2.0 * profile.saved_bytes + 1
     stepped = 2.0 * (profile.parameter_bytes + profile.gradient_bytes + profile.optimizer_bytes) + 1
     adafactor = profile.optimizer == "adafactor"
@@ -89,7 +89,7 @@ def vector(profile: ModelProfile) -> dict[str, float]:
 
 
 def scaled(target: str, value: float) -> float:
-    """Return a target as the models see it: a logarithm for a time, log odds for a share.
+    """Return a target in the models' scale: a logarithm for a time, log odds for a share.
 
     Args:
         target: Name of the target.
@@ -102,11 +102,11 @@ def scaled(target: str, value: float) -> float:
 
 
 def unscaled(target: str, value: float) -> float:
-    """Return what `scaled` was given.
+    """Invert `scaled`.
 
     Args:
         target: Name of the target.
-        value: As the models see it.
+        value: The value in the models' scale.
     """
     return (
         math.exp(min(value, 50.0))
@@ -116,7 +116,7 @@ def unscaled(target: str, value: float) -> float:
 
 
 def estimate(profile: ModelProfile) -> Activity | None:
-    """Estimate the activity of a training alone on an H200 that never waits for data; None without weights."""
+    """Estimate the activity of a training alone on an H200 without waits for data; None without a weights file."""
     try:
         weights = load()
     except ModelFileError:
@@ -139,7 +139,7 @@ def load() -> Mapping[str, Any]:
     """Read the weights.
 
     Raises:
-        ModelFileError: They are missing, damaged or of other features.
+        ModelFileError: They are missing, damaged or for other features.
     """
     try:
         values: dict[str, Any] = json.loads(WEIGHTS.read_text(encoding="utf-8"))["models"]

@@ -16,10 +16,10 @@ def breakdown(profile: ModelProfile, gpu: Gpu) -> dict[str, int]:
 
     Args:
         profile: The job.
-        gpu: Where it runs.
+        gpu: The job's GPU.
 
     Returns:
-        Bytes by the names in KEYS; their sum is the estimate of what nvidia-smi shows.
+        Bytes by the names in KEYS; their sum estimates nvidia-smi's value.
     """
     multiplies = profile.linears + profile.attentions + profile.recurrents > 0
     base = base_bytes(profile, gpu)

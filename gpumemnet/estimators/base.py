@@ -1,7 +1,7 @@
-"""What a process holds on its GPU beside PyTorch's tensors: its base, and NCCL where it is one of several.
+"""Memory of a process on its GPU besides PyTorch's tensors: its base, and NCCL for several processes.
 
-NCCL's memory lies outside of PyTorch's allocator. It was measured between two GPUs of one host alone; what more ranks,
-other GPUs or other links take is not known, and said.
+NCCL's memory lies outside PyTorch's allocator. It was measured only between two GPUs of one host; the memory for more
+ranks, other GPUs or other links is unknown, and a warning says so.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ MEASURED_RANKS = 2
 
 
 def base_bytes(profile: ModelProfile, gpu: Gpu) -> int:
-    """Return what the process holds before its first tensor and for NCCL.
+    """Return the memory of a process before its first tensor, and for NCCL.
 
     Args:
-        profile: The job; each of its several processes is taken to speak to the others by NCCL.
-        gpu: Where it runs.
+        profile: The job; each of several processes is assumed to use NCCL.
+        gpu: The job's GPU.
     """
     base = gpu.conv_base_bytes if profile.convs or profile.recurrents else gpu.base_bytes
     return base + (gpu.nccl_bytes if profile.gpus > 1 else 0)
 
 
 def bucket_bytes(profile: ModelProfile) -> int:
-    """Return what DistributedDataParallel keeps beside the gradients to send them; 0 for one process.
+    """Return the gradient buckets that DistributedDataParallel keeps for communication; 0 for one process.
 
-    A copy of all of them, which `gradient_as_bucket_view=True` (not the default) would save.
+    A copy of all gradients, which `gradient_as_bucket_view=True` (not the default) would save.
 
     Args:
-        profile: Of a text: a trace has seen its buckets, or was given them where it was chosen for more processes.
+        profile: Profile of a text: a trace includes its buckets, or gets them when chosen for more processes.
     """
     return profile.gradient_bytes if profile.gpus > 1 else 0
 
 
 def warnings(profile: ModelProfile, gpu: Gpu) -> tuple[str, ...]:
-    """Return what the user should know of it, one sentence each.
+    """Return warnings for the user, one sentence each.
 
     Args:
         profile: The job.
-        gpu: Where it runs.
+        gpu: The job's GPU.
     """
     unlike = []
     if not gpu.nccl_measured:

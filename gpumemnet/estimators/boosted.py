@@ -1,4 +1,4 @@
-"""Plain gradient boosting from the summary's totals and counts, no analytical model in between. A baseline."""
+"""Baseline: plain gradient boosting on the summary's totals and counts, without the analytical model."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ PLAIN = (
     "embeddings",
     "recurrents",
 )
-"""Numbers of a profile that can be read off a summary without knowing how training uses memory."""
+"""Numbers of a profile that a summary shows, without knowledge of how training uses memory."""
 
 
 def columns() -> list[int]:
-    """Return the columns of `features.vector` that this estimator may see."""
+    """Return the columns of `features.vector` that this estimator uses."""
     return [
         index
         for index, name in enumerate(features.NAMES)
@@ -46,7 +46,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
 
     Args:
         profile: The job.
-        gpu: Where it runs; the trees know the GPU they were trained on, so only the difference in base counts.
+        gpu: The job's GPU; the trees include their training GPU's base, so only the difference in base counts.
 
     Returns:
         The estimate.

@@ -1,4 +1,4 @@
-"""What the thesis' two classifiers share: ranges of memory as classes, and small MLPs in plain Python."""
+"""Shared parts of the thesis' two classifiers: ranges of memory as classes, and small MLPs in plain Python."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NARROW_GIB, WIDE_GIB = 1, 8
 
 
 def network_name(profile: ModelProfile) -> str:
-    """Return which of the classifiers answers for a job.
+    """Return the name of the classifier for a job.
 
-    The thesis trains one per family; other networks get one of our own, trained on all of them.
+    The thesis trains one per family; other networks use an additional one, trained on all of them.
     """
     return profile.family.value
 
@@ -31,10 +31,10 @@ def width_gib(name: str) -> int:
 
 
 def scalars(profile: ModelProfile) -> list[float]:
-    """Build the thesis' scalar features, unscaled as there.
+    """Build the thesis' scalar features, also unscaled.
 
-    Depth, activations of one sample, activations * batch, parameters, batch, and counts of layers. What the thesis
-    keeps fixed (Adam, fp32, no checkpointing) varies here and is told as 0 or 1.
+    Depth, activations of one sample, activations * batch, parameters, batch, and counts of layers. Settings fixed in
+    the thesis (Adam, fp32, no checkpointing) vary here and are passed as 0 or 1.
     """
     activations = profile.output_sum_bytes / 4
     numbers = [
@@ -95,10 +95,10 @@ def from_class(number: int, name: str, profile: ModelProfile, gpu: Gpu, estimato
 
     Args:
         number: The class, from 0 on.
-        name: Of the classifier.
+        name: Name of the classifier.
         profile: The job.
-        gpu: Named in the answer only.
-        estimator: Named in the answer.
+        gpu: Only named in the result.
+        estimator: Named in the result.
     """
     total = (number + 1) * width_gib(name) * GIB
     return Estimate(

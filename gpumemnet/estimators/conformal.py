@@ -1,13 +1,13 @@
-"""How much memory holds which share of jobs: conformal quantiles of the estimate's error.
+"""Conformal quantiles of the estimate's error: the memory that holds each share of jobs.
 
 Split conformal prediction, Mondrian by kind of job (Vovk, Gammerman, Shafer, Algorithmic Learning in a Random World,
-2005). The logarithm of actual over estimated memory of jobs that the correction had not seen is ranked, for each kind
-of text apart, since some tell more. What 99 % of them stay below is what 99 % of new jobs of that kind stay below.
-Where a text tells how much of a model it hides, errors are ranked as multiples of what that lets expect (`scale`).
+2005). The logarithm of actual over estimated memory of jobs that the correction had not seen is ranked, separately for
+each kind of text, since some contain more. 99 % of new jobs of a kind stay below the value that 99 % of these stay
+below. If a text shows how much of a model it hides, errors are ranked as multiples of the width expected from that
+(`scale`).
 
-An ensemble that learned a width for each job (conformalised quantile regression) was kept until it was seen that its
-width hardly follows the error, and that one number for each kind gives narrower bounds
-(docs/measurements/2026-11-calibration.md).
+An ensemble that learned a width for each job (conformalised quantile regression) was used until its width turned out
+to hardly follow the error; one number per kind gives narrower bounds (docs/measurements/2026-11-calibration.md).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from gpumemnet.summaries.collapsed_blocks.scale import UNTOLD_PERCENT
 CONFIDENCE = 0.99
 """Share of jobs that stay below the bound."""
 LEVELS = (0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995, 0.999)
-"""Shares of jobs that the weights hold a quantile for."""
+"""Shares of jobs with a quantile in the weights."""
 LEAST_WIDTH = 0.01
-"""One percent: the floor below which no job's error is taken to be known."""
+"""One percent: the smallest error assumed for any job."""
 _ROUNDING = 1e-9
 ANY = "any"
-"""The quantiles of kinds that too few runs calibrate."""
+"""Key of the quantiles for kinds with too few runs."""
 
 
 def kind(profile: ModelProfile) -> str:
-    """Name the kind of jobs whose quantiles are calibrated together.
+    """Return the kind of job, the group whose quantiles are calibrated together.
 
-    Calibrated per format; torchinfo's that hide levels apart from those that show all. Separate groups: recurrent
-    models (what cuDNN saves is fitted), models of images with an assumed input size (off by any factor), those from
-    `print(model)` (modules are not listed in running order), in both transformers apart from convolutional networks,
-    and texts that hide nearly all layers. A text with layers of unknown kinds hides what these do, too. Finer groups
+    Calibrated per format; torchinfo's texts that hide levels are separate from complete ones. Separate groups:
+    recurrent models (what cuDNN saves is fitted), models of images with an assumed input size (off by any factor),
+    those from `print(model)` (modules are not in running order), in both transformers separate from convolutional nets,
+    and texts that hide nearly all layers. A text with layers of unknown kinds also hides their behaviour. Finer groups
     have too few runs for a 99th percentile, and made bounds wider.
     """
     tokens = "_tokens" if profile.family is Family.TRANSFORMER else ""
@@ -59,15 +59,15 @@ def kind(profile: ModelProfile) -> str:
 
 
 _LEAST_SCALE, _MUCH_HIDDEN = 0.5, 0.2
-"""Texts whose hidden layers hold a fifth of the memory or more err alike; below, errors shrink with the share, down to
-half of theirs (docs/measurements/2026-11-calibration.md)."""
+"""Texts whose hidden layers hold a fifth of the memory or more have equal errors; below, errors shrink with the share,
+down to half of theirs (docs/measurements/2026-11-calibration.md)."""
 
 
 def scale(profile: ModelProfile) -> float:
-    """Return how wide the quantiles of a profile's kind are for it; 1 as they are.
+    """Return the width of a profile's quantiles relative to its kind's; 1 for unchanged.
 
-    What a text hides is guessed: one that hides a hundredth of a model is not as far off as one that hides it all. A
-    layer of an unknown kind may hold anything.
+    Hidden parts are guessed: a text that hides a hundredth of a model is less wrong than one that hides all. A layer of
+    an unknown kind may hold anything.
     """
     if kind(profile) != f"{Source.TORCHINFO}_hidden" or profile.unknown:
         return 1.0
@@ -75,7 +75,7 @@ def scale(profile: ModelProfile) -> float:
 
 
 def hidden_share(profile: ModelProfile) -> float:
-    """Return what layers that the text hides make, over what the allocator reserves: a guess, and above 1 at times."""
+    """Return the hidden layers' bytes over the allocator's reserved bytes: a guess, sometimes above 1."""
     return profile.hidden_bytes / max(profile.reserved_bytes, 1)
 
 
@@ -94,11 +94,11 @@ def widths(table: Mapping[str, Sequence[float]], profile: ModelProfile) -> Seque
 
 
 def quantiles(errors: Sequence[float], weights: Sequence[float] | None = None) -> list[float]:
-    """Return what each share of LEVELS stays below; they rise, from 0 at least and LEAST_WIDTH at the bound.
+    """Return the quantile for each share in LEVELS; they rise, from at least 0, and at least LEAST_WIDTH at the bound.
 
     Args:
         errors: log actual - log estimate of jobs that the estimate was not trained on.
-        weights: How much each of them counts; None for all alike.
+        weights: Weight of each of them; None for equal weights.
     """
     found = (
         max(conformal_margin(errors, level, weights), LEAST_WIDTH if level >= CONFIDENCE else 0.0)
@@ -110,12 +110,12 @@ def quantiles(errors: Sequence[float], weights: Sequence[float] | None = None) -
 def conformal_margin(
     excesses: Sequence[float], confidence: float = CONFIDENCE, weights: Sequence[float] | None = None
 ) -> float:
-    """Return what to add so that `confidence` of new jobs stay below.
+    """Return the margin that `confidence` of new jobs stay below.
 
     Args:
         excesses: log actual - log estimate of jobs that the estimate was not trained on.
         confidence: Wanted coverage.
-        weights: How much each of them counts; None for all alike.
+        weights: Weight of each of them; None for equal weights.
 
     Returns:
         The ceil((n + 1) * confidence)-th smallest excess, or the largest if there are too few; with weights the

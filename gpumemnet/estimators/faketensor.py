@@ -1,7 +1,7 @@
-"""FakeTensor, as the thesis uses it (section 5.3.2): live storages of one forward and backward on fake tensors.
+"""FakeTensor, as used in the thesis (section 5.3.2): live storages of one forward and backward on fake tensors.
 
-Kept as a baseline. Known limitations: no optimizer, no context or libraries, no workspace, no allocator. It needs the
-model's code and torch, so it answers for a module, not for a profile.
+Kept as a baseline. Known limitations: no optimizer, context, libraries, workspace or allocator. It needs the model's
+code and torch, so its input is a module, not a profile.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NAME = "faketensor"
 
 
 def estimate_module(spec: str, inputs: Sequence[str], setup: TrainingSetup, gpu: Gpu) -> Estimate:
-    """Estimate for the module that a user names.
+    """Estimate for the module named by the user.
 
     Args:
         spec: As for `gpumemnet.tracing.trace.trace_module`.
         inputs: Likewise.
-        setup: Fills B and S in the inputs; bf16 halves every tensor. Optimizer and autocast are not seen.
-        gpu: Named in the answer only.
+        setup: Supplies B and S of the inputs; bf16 halves every tensor. Optimizer and autocast are ignored.
+        gpu: Only named in the result.
 
     Returns:
         The peak of live storages; it has no bound, so the bound is the estimate.
@@ -89,8 +89,8 @@ class StorageCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sums the bytes of all live storages that pass through any operation.
 
     Attributes:
-        live_bytes: Now.
-        peak_bytes: At most so far.
+        live_bytes: Current sum.
+        peak_bytes: Maximum so far.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A profile as the vector of numbers that the learned estimators read."""
+"""Convert a profile to the feature vector of the learned estimators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpumemnet.units import MIB
 
 _REFERENCE = "reserved_bytes"
 _ABOUT_TIME = ("mega_mult_adds",)
-"""Numbers of a profile that say nothing of memory."""
+"""Numbers of a profile that are unrelated to memory."""
 _NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in (*WORDS, *_ABOUT_TIME))
 _SIZES = tuple(name for name in _NUMBERS if name.endswith("_bytes") and name != _REFERENCE)
 
@@ -19,7 +19,7 @@ NAMES: tuple[str, ...] = (
     *(f"share_{name}" for name in _SIZES),
     *(f"{name}={word}" for name, words in WORDS.items() for word in words),
 )
-"""Names of the numbers in `vector`, in its order. A weights file names those that it was trained on."""
+"""Names of the numbers in `vector`, in order. A weights file lists the names it was trained on."""
 
 
 def vector(profile: ModelProfile) -> list[float]:

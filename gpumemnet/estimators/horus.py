@@ -1,4 +1,4 @@
-"""Horus' formula (Yeung et al., TPDS 2022), as the thesis applies it: activations, parameters, gradients.
+"""Horus' formula (Yeung et al., TPDS 2022), as applied in the thesis: activations, parameters, gradients.
 
 Memory = (B * A + P + B * P) * 4 bytes, with batch size B, activations per sample A and parameters P. Kept as a
 baseline. Known limitations: it counts a gradient per sample, no optimizer, and every output whether kept or not.
@@ -18,7 +18,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
 
     Args:
         profile: The job.
-        gpu: Not used: the formula knows no base.
+        gpu: Not used: the formula has no base.
 
     Returns:
         The estimate.

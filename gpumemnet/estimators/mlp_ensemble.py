@@ -1,4 +1,4 @@
-"""The thesis' MLP ensemble (section 5.4.4): thirteen small MLPs that name a range of memory. A baseline."""
+"""Baseline: the thesis' MLP ensemble (section 5.4.4): thirteen small MLPs that select a range of memory."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
 
     Args:
         profile: The job.
-        gpu: Named in the answer only: the classes are ranges of what was measured on one GPU.
+        gpu: Only named in the result: the classes are ranges measured on one GPU.
 
     Returns:
-        The upper edge of the likeliest range; it is its own bound.
+        The upper edge of the likeliest range; it is also the bound.
     """
     name = network_name(profile)
     members = tree_model.read(NAME)["networks"][name]

@@ -1,15 +1,15 @@
-"""Our estimator: the analytical model, corrected by what was learned, under a calibrated bound.
+"""RAD's estimator: the analytical model with a learned correction and a calibrated bound.
 
 Known limitations:
-    - A summary lists modules, not the graph. What functions do between them is inferred from shapes; control flow and
+    - A summary lists modules, not the graph. Function calls between them are inferred from shapes; control flow and
       modules called more than once in a text without shapes are not seen. Cross-attention is ordered as self-attention.
     - cuDNN's workspaces follow rules found on one H200 and one release (rules/rules.csv); it may choose otherwise.
     - Recurrent layers: what cuDNN saves was fitted and varies by a fifth either way.
     - `print(model)` shows no shapes: without `--input` and `seq_len` an input size is assumed, and the bound is wide.
     - Layers below a depth limit are guessed from their class name and parameter count.
-    - Keras texts are taken by PyTorch's rules. FSDP, DeepSpeed, tensor and pipeline parallelism, CUDA graphs and
-      torch.compile are not modelled; a data-parallel process is taken to hold a whole copy, the
-      buckets of DDP and NCCL.
+    - Keras texts are treated by PyTorch's rules. FSDP, DeepSpeed, tensor and pipeline parallelism, CUDA graphs and
+      torch.compile are not modelled; a data-parallel process is assumed to hold a whole copy, the buckets of DDP and
+      NCCL.
     - The bound was calibrated on one GPU type with one release of PyTorch; 1 % is the miss rate on such jobs, not on
       kinds of models that no measured run resembles.
 """
@@ -28,16 +28,16 @@ from gpumemnet.units import MIB
 
 WEIGHTS = "ours"
 PLAIN_FACTOR = 1.25
-"""Headroom over the analytical model as long as no weights are installed."""
+"""Factor of the bound over the analytical model if no weights are installed."""
 PLAIN_HEADROOM_BYTES = 256 * MIB
 
 
 def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
-    """Estimate from the analytical model and what was learned on top of it.
+    """Estimate from the analytical model and the learned correction.
 
     Args:
         profile: The job.
-        gpu: Where it runs; the correction was learned on one GPU, and what lies outside PyTorch is the GPU's base.
+        gpu: The job's GPU; the correction was learned on one GPU, and memory outside PyTorch is the GPU's base.
 
     Returns:
         The estimate.
@@ -84,7 +84,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
 
 
 def share_of_correction(profile: ModelProfile) -> str:
-    """Name the constant of the weights that says which share of the correction is applied to a job.
+    """Return the name of the weights' constant for the share of the correction applied to a job.
 
     Args:
         profile: The job.
@@ -96,7 +96,7 @@ def share_of_correction(profile: ModelProfile) -> str:
 
 
 def _spread(parts: dict[str, int], difference: int) -> dict[str, int]:
-    """Add the correction to the parts of the analytical model, the least certain first, none below zero."""
+    """Distribute the correction over the analytical parts, the least certain first, none below zero."""
     corrected = dict(parts)
     for name in ("workspace", "activations", "gradients", "optimizer", "parameters"):
         change = max(difference, -corrected[name])

@@ -1,8 +1,8 @@
-"""Estimators by name, and the one function that other packages call.
+"""Look up estimators by name, with one function for other packages.
 
-Adding one is a module with `estimate(profile, gpu) -> Estimate` and its name in ESTIMATORS. Two answer for other things
-than a profile: `transformer` for a parsed summary, `faketensor` for a module. A module is imported when its estimator
-is asked: the others' code and weights cost nothing then.
+To add one, write a module with `estimate(profile, gpu) -> Estimate` and put its name in ESTIMATORS. Two take other
+inputs than a profile: `transformer` a parsed summary, `faketensor` a module. A module is imported only when its
+estimator is used, so other estimators' code and weights are not loaded.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ def _named(name: str) -> Estimator:
 ESTIMATORS: dict[str, Estimator] = {
     name: _named(name) for name in ("ours", "boosted", "horus", "mlp_ensemble")
 }
-"""Those that answer for a profile."""
+"""Estimators of a profile."""
 
 _TRACED = _named("traced")
 DEFAULT = "ours"
 LAYERS, MODULE = "transformer", "faketensor"
 NAMES = (*ESTIMATORS, LAYERS, MODULE)
-"""All that can be asked for."""
+"""Names of all estimators."""
 
 
 def estimate(profile: ModelProfile, *, gpu: str | Gpu = DEFAULT_GPU, estimator: str = DEFAULT) -> Estimate:
@@ -45,7 +45,7 @@ def estimate(profile: ModelProfile, *, gpu: str | Gpu = DEFAULT_GPU, estimator: 
     Args:
         profile: The job.
         gpu: Type of GPU, by name or (with a site's own base) as a record.
-        estimator: A name in ESTIMATORS; a profile made by a trace is answered by the trace's own.
+        estimator: A name in ESTIMATORS; a trace's profile always uses the trace's estimator.
 
     Returns:
         The estimate.
@@ -56,6 +56,6 @@ def estimate(profile: ModelProfile, *, gpu: str | Gpu = DEFAULT_GPU, estimator: 
     if estimator not in ESTIMATORS:
         raise SetupError(f"unknown estimator '{estimator[:40]}'; known: {', '.join(ESTIMATORS)}")
     card = gpu_named(gpu) if isinstance(gpu, str) else gpu
-    if profile.source is Source.TRACE:  # it has no layers to ask the others about, and needs no correction
+    if profile.source is Source.TRACE:  # it has no layers for the others, and needs no correction
         return _TRACED(profile, card)
     return ESTIMATORS[estimator](profile, card)

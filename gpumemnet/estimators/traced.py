@@ -1,6 +1,6 @@
-"""The estimate from a trace's profile: what the simulated allocator reserved, on top of the process' own base.
+"""Estimate from a trace's profile: the simulated allocator's reserved memory plus the process' base.
 
-Nothing is learned on top of it. Known limitations: as for `gpumemnet.tracing.trace`; the profile tells no activity.
+Nothing is learned in addition. Known limitations: as for `gpumemnet.tracing.trace`; the profile has no activity.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     """Estimate from the profile of a trace.
 
     Args:
-        profile: Its source is "trace"; its bytes by purpose are those at the peak.
-        gpu: Where it runs.
+        profile: A profile with source "trace"; its bytes by purpose are those at the peak.
+        gpu: The job's GPU.
     """
     base = base_bytes(profile, gpu)
     parts = (profile.parameter_bytes, profile.gradient_bytes, profile.optimizer_bytes, profile.saved_bytes)
@@ -33,7 +33,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     return Estimate(
         estimate_bytes=total,
         upper_bytes=total + more[-1][1],
-        confidence=None,  # calibrated on one GPU, driver and release of PyTorch; a user's environment is another
+        confidence=None,  # calibrated on one GPU, driver and release of PyTorch; the user's environment differs
         breakdown_bytes=dict(zip(KEYS, (base, *spread, left), strict=True)),
         family=profile.family,
         estimator=NAME,

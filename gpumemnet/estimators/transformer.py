@@ -1,6 +1,6 @@
-"""The thesis' Transformer classifier (section 5.4.4), from plain arrays. A baseline.
+"""Baseline: the thesis' Transformer classifier (section 5.4.4), from plain arrays.
 
-It reads the series of layers, which a profile does not hold: it needs the parsed summary beside it.
+It reads the series of layers, which a profile does not hold, so it also needs the parsed summary.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CODES = {"conv": (0.0, 1.0), "linear": (1.0, 1.0), "batchnorm": (0.0, 0.0), "la
 _OTHER = (1.0, 0.0)
 COLUMNS = 4
 EPSILON = 1e-5
-"""Of torch's layer normalisation."""
+"""Epsilon of torch's layer normalization."""
 
 
 def series(summary: ModelSummary, batch_size: int) -> list[list[float]]:
@@ -54,11 +54,11 @@ def estimate_layers(summary: ModelSummary, profile: ModelProfile, gpu: Gpu) -> E
 
     Args:
         summary: The parsed text.
-        profile: The job's profile, made from it.
-        gpu: Named in the answer only.
+        profile: The job's profile, made from the summary.
+        gpu: Only named in the result.
 
     Returns:
-        The upper edge of the likeliest range; it is its own bound.
+        The upper edge of the likeliest range; it is also the bound.
     """
     name = network_name(profile)
     members = tree_model.read(NAME)["networks"][name]
@@ -107,7 +107,7 @@ def _encode(member: dict[str, Any], rows: list[list[float]]) -> list[list[float]
 
 
 def _attend(layer: dict[str, Any], rows: list[list[float]]) -> list[list[float]]:
-    """Single-head attention."""
+    """Apply single-head attention."""
     queries, keys, values = ([affine(layer[name], row) for row in rows] for name in ("query", "key", "value"))
     scale = 1 / math.sqrt(len(rows[0]))
     columns = list(zip(*values, strict=True))
@@ -123,7 +123,7 @@ def _attend(layer: dict[str, Any], rows: list[list[float]]) -> list[list[float]]
 
 
 def _normalise(norm: dict[str, Sequence[float]], row: Sequence[float], added: Sequence[float]) -> list[float]:
-    """Layer normalisation of the residual sum."""
+    """Apply layer normalization to the residual sum."""
     values = [a + b for a, b in zip(row, added, strict=True)]
     mean = sum(values) / len(values)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / len(values) + EPSILON)

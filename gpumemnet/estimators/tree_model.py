@@ -1,4 +1,4 @@
-"""Evaluate what was learned, from plain arrays: no numpy, torch or scikit-learn.
+"""Evaluate learned models from plain arrays: no numpy, torch or scikit-learn.
 
 A weights file is JSON, compressed with zlib. It holds the names of the features, boosted trees as flat arrays, and a
 few constants. `gpumemnet.learning.train` writes it; the parity test shows that both sides give the same answers.
@@ -25,13 +25,13 @@ VERSION = 1
 class Trees:
     """Boosted regression trees.
 
-    Node i asks whether row[feature[i]] <= threshold[i]; yes leads to left[i], no to right[i]. A leaf has feature -1
-    and its answer in threshold[i].
+    Node i tests row[feature[i]] <= threshold[i]; true leads to left[i], false to right[i]. A leaf has feature -1 and
+    its value in threshold[i].
 
     Attributes:
-        baseline: Added to the sum of the trees' answers.
+        baseline: Added to the sum of the trees' values.
         roots: First node of each tree.
-        feature: Column asked, or -1.
+        feature: Column to test, or -1.
         threshold: Value compared with, or the answer of a leaf.
         left: Next node for "yes".
         right: Next node for "no".
@@ -67,10 +67,10 @@ class Trees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What one weights file holds.
+    """Content of a weights file.
 
     Attributes:
-        name: Of the estimator.
+        name: Name of the estimator.
         data_sha256: Hash of the rows it was trained on.
         constants: Numbers that the estimator's formula needs, by name.
         trees: Boosted ensembles by what they answer.
@@ -89,7 +89,7 @@ def load(name: str) -> Learned:
     """Read the weights of an estimator; later calls return the same object.
 
     Args:
-        name: File name in `weights/`, without ending.
+        name: File name in `weights/`, without suffix.
 
     Returns:
         The weights.
@@ -112,7 +112,7 @@ def load(name: str) -> Learned:
 
 
 def read(name: str) -> dict[str, Any]:
-    """Read a weights file as it is.
+    """Read the raw content of a weights file.
 
     Raises:
         ModelFileError: It is missing, damaged or of another version.

@@ -1,1 +1,1 @@
-"""How PyTorch's allocator, cuDNN and their releases use GPU memory."""
+"""GPU memory of PyTorch's allocator and cuDNN, by release."""

@@ -1,1 +1,1 @@
-"""The compact record that travels with a job, and how it is made."""
+"""The compact record of a job's model and training, and its construction."""

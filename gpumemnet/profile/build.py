@@ -1,4 +1,4 @@
-"""From a summary to a profile: read the layers, build the tape, replay it, sum up what matters."""
+"""Build a profile from a summary: read the layers, build the tape, replay it, sum up the results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gpumemnet.summaries.texts.settle import settle
 from gpumemnet.training import TrainingSetup
 
 MAX_STEP_BYTES = 1 << 44
-"""All tensors of a step together, 16 TiB: a hundred times what any GPU holds; more comes from broken numbers."""
+"""All tensors of a step together, 16 TiB: a hundred times any GPU's memory; more comes from broken numbers."""
 
 
 def profile_summary(path_or_text: str, setup: TrainingSetup) -> ModelProfile:
@@ -27,11 +27,11 @@ def profile_summary(path_or_text: str, setup: TrainingSetup) -> ModelProfile:
 
 
 def profile_with_warnings(path_or_text: str, setup: TrainingSetup) -> tuple[ModelProfile, tuple[str, ...]]:
-    """Profile a model summary, or take a saved profile, and say what had to be guessed.
+    """Profile a model summary, or read a saved profile, with warnings about guesses.
 
     Args:
-        path_or_text: A file's path, or the text itself (told by a line break in it).
-        setup: How the model is trained.
+        path_or_text: A file's path, or the text (recognized by a line break).
+        setup: The training setup.
 
     Returns:
         The profile, and one sentence for each guess.
@@ -42,7 +42,7 @@ def profile_with_warnings(path_or_text: str, setup: TrainingSetup) -> tuple[Mode
     """
     text, path = text_of(path_or_text)
     if is_profile(text):
-        from gpumemnet.tracing.saved.choose import choose  # only a ready profile needs it
+        from gpumemnet.tracing.saved.choose import choose  # only a saved profile needs it
         from gpumemnet.tracing.saved.record import SavedProfile
 
         return choose(SavedProfile.from_text(text, path=path), setup, path=path)
@@ -56,7 +56,7 @@ def build_profile(
 
     Args:
         summary: The parsed text.
-        setup: How it is trained.
+        setup: The training setup.
         path: File, for messages.
 
     Returns:
@@ -75,7 +75,7 @@ def build_profile(
     assumed = setup.input_shape is None and not shown
     profile = ModelProfile(
         family=family_of(counts),
-        source=summary.format if shown else Source.MODULE_REPR,  # whose errors a table without shapes has
+        source=summary.format if shown else Source.MODULE_REPR,  # a table without shapes has the same errors
         optimizer=setup.optimizer,
         precision=setup.precision,
         gradient_checkpointing=int(setup.gradient_checkpointing),
@@ -95,11 +95,11 @@ def build_profile(
 def taped(
     summary: ModelSummary, setup: TrainingSetup, *, path: str
 ) -> tuple[int, ModelSummary, Tape, tuple[str, ...]]:
-    """Return the batch size, the layers with shapes, their tape, and what had to be guessed.
+    """Return the batch size, the layers with shapes, their tape, and warnings about guesses.
 
     Args:
         summary: The layers.
-        setup: How it is trained.
+        setup: The training setup.
         path: File, for messages.
 
     Raises:
@@ -119,11 +119,11 @@ def taped(
 
 
 def with_shapes(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
-    """Give the layers shapes if the text shows none, and settle what runs, what is shared and what is frozen.
+    """Infer shapes if the text shows none, and determine which layers run, are shared or are frozen.
 
     Args:
         summary: The parsed text.
-        setup: How it is trained; fills in what the text leaves open.
+        setup: The training setup; supplies what the text leaves open.
 
     Raises:
         SetupError: The text shows no shapes and the batch size is open.
@@ -136,7 +136,7 @@ def with_shapes(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
 
 
 def family_of(counts: Counter[str]) -> Family:
-    """Name the kind of network from how many layers of each group it has."""
+    """Return the kind of network from its number of layers of each group."""
     if counts[Group.CONV] and counts[Group.CONV] * 2 >= counts[Group.LINEAR] - counts[Group.CONV]:
         return Family.CNN if not counts[Group.ATTENTION] else Family.TRANSFORMER
     if counts[Group.ATTENTION] or (counts[Group.LAYERNORM] and counts[Group.LINEAR]):

@@ -1,7 +1,7 @@
-"""The compact thing that travels: a model and its training setup as a few dozen numbers.
+"""The compact form of a job: a model and its training setup as a few dozen numbers.
 
-Every layer is read where the summary is, on the user's side; the profile fits in a job's comment, and an estimate
-from it takes microseconds.
+Layers are read on the user's side, where the summary is; the profile fits in a job's comment, and an estimate from it
+takes microseconds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from gpumemnet.names import (
 from gpumemnet.records import frozen
 
 VERSION = "p3"
-"""Changes with any change of fields or of their meaning: a stamp of another version is not understood."""
+"""Changes with any change of fields or of their meaning; stamps of other versions are rejected."""
 MAX_TEXT = 600
-"""It shares a job's comment of at most 1,024 characters with the user's own text."""
+"""Maximum length: it shares a job's comment of at most 1,024 characters with the user's text."""
 MAX_NUMBER = 1 << 52
 _ALPHABET = string.digits + string.ascii_lowercase
 WORDS: dict[str, tuple[StrEnum, ...]] = {
@@ -36,7 +36,7 @@ WORDS: dict[str, tuple[StrEnum, ...]] = {
     "optimizer": OPTIMIZERS,
     "precision": PRECISIONS,
 }
-"""The fields that are names, each with all its names, in the order of their codes."""
+"""Fields with named values, and all values in the order of their codes."""
 
 
 @frozen
@@ -69,9 +69,9 @@ class ModelProfile:
     gradient_bytes: int
     """One gradient per trainable weight."""
     optimizer_bytes: int
-    """Optimizer states kept for good."""
+    """Optimizer states, which are permanent."""
     step_bytes: int
-    """Temporaries of an optimizer step at their peak."""
+    """Peak of the temporaries of an optimizer step."""
     cast_bytes: int
     """16-bit copies of weights that autocast keeps."""
     input_bytes: int
@@ -87,7 +87,7 @@ class ModelProfile:
     saved_linear_bytes: int
     """By linear layers."""
     saved_norm_bytes: int
-    """By normalisations."""
+    """By normalizations."""
     saved_activation_bytes: int
     """By activation functions."""
     saved_attention_bytes: int
@@ -105,7 +105,7 @@ class ModelProfile:
     borrowed_bytes: int
     """The largest workspace of one convolution."""
     fourier_bytes: int
-    """The largest that a convolution by Fourier transform would take."""
+    """The largest workspace that a convolution by Fourier transform would need."""
     loose_bytes: int
     """Bytes of parameters not attributed to any listed layer."""
     largest_bytes: int
@@ -117,7 +117,7 @@ class ModelProfile:
     largest_weight_bytes: int
     """The largest weight."""
     forward_end_bytes: int
-    """Allocated when the forward pass is over, from the replay."""
+    """Allocated at the end of the forward pass, from the replay."""
     allocated_bytes: int
     """Peak allocated, from the replay."""
     reserved_bytes: int
@@ -133,7 +133,7 @@ class ModelProfile:
     linears: int
     """Linear layers."""
     norms: int
-    """Normalisations."""
+    """Normalizations."""
     activations: int
     """Activation functions."""
     attentions: int
@@ -145,7 +145,7 @@ class ModelProfile:
     guessed: int
     """Operations or shapes that the text does not show."""
     idle: int
-    """Identity layers, which published vision models have and home-made ones do not."""
+    """Identity layers, which published vision models have and custom ones do not."""
     assumed: int
     """1 if the size of the input images is assumed."""
     unknown: int
@@ -163,10 +163,10 @@ class ModelProfile:
 
     @classmethod
     def from_text(cls, text: str) -> ModelProfile:
-        """Read what `to_text` wrote.
+        """Parse the output of `to_text`.
 
         Args:
-            text: Any text at all; it comes from a field that the user can edit.
+            text: Any text; it comes from a field that the user can edit.
 
         Returns:
             The profile.
@@ -196,14 +196,14 @@ class ModelProfile:
 
     @property
     def key(self) -> str:
-        """A short hash that is the same for the same model trained in the same way."""
-        import hashlib  # a millisecond or two that `rad-estimate` need not spend
+        """A short hash, equal for the same model trained in the same way."""
+        import hashlib  # saves `rad-estimate` a millisecond or two
 
         return hashlib.sha256(self.to_text().encode()).hexdigest()[:16]
 
     @property
     def model(self) -> str:
-        """What is the same for a model however it is trained: its number of parameters, and of what layers."""
+        """Key of a model, however it is trained: its number of parameters, and the kinds of its layers."""
         counts = (
             self.parameters,
             self.weights,

@@ -1,4 +1,4 @@
-"""Memory over one training step of a summary, for who looks at it; a submission needs its peaks alone."""
+"""Memory over one training step of a summary, for display; a submission only needs its peaks."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from gpumemnet.training import TrainingSetup
 
 
 def step_of(path_or_text: str, setup: TrainingSetup) -> Timeline:
-    """Return memory over one training step, as the analytical model has it.
+    """Return memory over one training step, by the analytical model.
 
     Args:
-        path_or_text: A summary's path, or the text itself.
-        setup: How the model is trained.
+        path_or_text: A summary's path, or its text.
+        setup: The training setup.
 
     Raises:
         SummaryError: The file or the text is unusable.
-        SetupError: The setup is impossible for this model, or the text is a saved profile, which tells peaks alone.
+        SetupError: The setup is impossible for this model, or the text is a saved profile, which only has peaks.
     """
     text, path = text_of(path_or_text)
     if is_profile(text):

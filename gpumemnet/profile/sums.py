@@ -1,6 +1,6 @@
-"""What a profile sums up: weights, tensors saved for backward, the largest of each, peaks, layers by group.
+"""Sums for a profile: weights, tensors saved for backward, the largest of each, peaks, layers by group.
 
-Each function returns some of the numbers of a ModelProfile by their names there, which say what they are.
+Each function returns some numbers of a ModelProfile by field name; the fields are documented there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Numbers = dict[str, int]
 
 
 def count_groups(summary: ModelSummary, tape: Tape) -> Counter[str]:
-    """Count the layers that run by the group of their kind; attention as operations of the tape.
+    """Count the running layers by the group of their kind, and attention as operations of the tape.
 
     Args:
         summary: The layers.
@@ -39,7 +39,7 @@ def weights(summary: ModelSummary, tape: Tape, precision: Precision) -> Numbers:
     Args:
         summary: The layers.
         tape: Their tape.
-        precision: Decides the bytes of a parameter.
+        precision: Determines the bytes of a parameter.
     """
     item_bytes = 2 if precision is Precision.BF16 else 4
     gradient_bytes = sum(tape.parameters)
@@ -56,7 +56,7 @@ def weights(summary: ModelSummary, tape: Tape, precision: Precision) -> Numbers:
 
 
 def activations(tape: Tape) -> Numbers:
-    """Sum up inputs, outputs and what is saved for backward, in bytes."""
+    """Sum up inputs, outputs and tensors saved for backward, in bytes."""
     saved = _saved(tape)
     return {
         "input_bytes": sum(tape.sizes[number] for number in tape.constants),
@@ -90,7 +90,7 @@ def largest(tape: Tape) -> Numbers:
 
 
 def peaks(result: Replay) -> Numbers:
-    """Take over what the replay found, in bytes."""
+    """Return the replay's peaks, in bytes."""
     return {
         "optimizer_bytes": result.optimizer_bytes,
         "step_bytes": result.step_bytes,
@@ -106,7 +106,7 @@ def counts(summary: ModelSummary, tape: Tape, groups: Counter[str]) -> Numbers:
     Args:
         summary: The layers.
         tape: Their tape.
-        groups: As `count_groups` counts them.
+        groups: Result of `count_groups`.
     """
     functions = sum(op.group is Group.FUNCTION for op in tape.ops)
     return {
@@ -139,7 +139,7 @@ def _saved(tape: Tape) -> Counter[str]:
 
 
 def _largest_pair(tape: Tape, group: str) -> int:
-    """Return the most that one operation of a group reads and makes together, in bytes."""
+    """Return the largest sum of bytes that one operation of a group reads and makes."""
     sizes = tape.sizes
     return max(
         (sizes[op.output] + sum(map(sizes.__getitem__, op.inputs)) for op in tape.ops if op.group == group),

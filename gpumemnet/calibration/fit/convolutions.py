@@ -1,9 +1,9 @@
-"""cuDNN's thresholds, from the workspaces of single convolutions.
+"""Fit cuDNN's thresholds to the workspaces of single convolutions.
 
-Known limitations: drawn convolutions decide the rarer thresholds (image_sums_*, few_images*, unaligned_channels) only
-roughly or not at all; what they do not decide stays as it was. How many parts a weight gradient is
-summed in (`part_blocks_*`, `tile` and their like) is not fitted: odd shapes, which drawn ones are full of, follow other
-kernels than those of networks. Depthwise rules for channels last and Fourier transforms are not fitted either.
+Known limitations: drawn convolutions determine the rarer thresholds (image_sums_*, few_images*,
+unaligned_channels) only roughly or not at all; undetermined ones stay unchanged. The number of parts of a weight sum
+(`part_blocks_*`, `tile` and similar) is not fitted: drawn shapes are often odd, and those use other kernels than
+networks do. Depthwise rules for channels last and Fourier transforms are not fitted either.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ FITTED = (
     "unaligned_channels",
 )
 FACTORS = (0.125, 0.25, 0.5, 0.75, 1.5, 2.0, 4.0, 8.0)
-"""Other values that are tried, as multiples; a round of tries begins at the last one's best."""
+"""Factors of the values to try; each round starts at the best of the last."""
 ROUNDS = 3
 LEAST_GAIN, LEAST_CALLS = 0.004, 8
-"""A number changes only if another explains so much more of all calls: some take what no rule of ours says."""
+"""A number changes only if another explains this share and number more of all calls: some follow no known rule."""
 CLOSE = 0.1
-"""A call is explained if the rules come so close to its workspace, or within 1 MiB."""
+"""A call is explained if the rules are within this share of its workspace, or within 1 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A number and how well the calls decide it.
+    """A number and how well the calls determine it.
 
     Attributes:
         value: The number.
-        low: The least value that was tried and explains as much.
+        low: The smallest tried value that explains as much.
         high: The largest.
-        decided: Whether any value that was tried explains clearly less.
+        decided: Whether any tried value explains clearly less.
     """
 
     value: int
@@ -70,14 +70,14 @@ class Fitted:
 
 
 def explained(samples: Iterable[Sample], rule: Mapping[str, int]) -> int:
-    """Count the calls whose workspace the rules tell.
+    """Count the calls whose workspace the rules explain.
 
     Args:
         samples: The calls.
         rule: Numbers by name.
 
     Returns:
-        How many come within CLOSE or 1 MiB.
+        Number of calls within CLOSE or 1 MiB.
     """
     return sum(
         abs(workspace_by(sample.plan, rule) - sample.workspace_bytes)
@@ -87,11 +87,11 @@ def explained(samples: Iterable[Sample], rule: Mapping[str, int]) -> int:
 
 
 def fit(samples: Sequence[Sample], prior: Mapping[str, int]) -> dict[str, Fitted]:
-    """Fit the numbers one after the other, until none changes.
+    """Fit the numbers one by one, until none changes.
 
     Args:
-        samples: Workspaces of convolutions, of shapes as networks have them.
-        prior: All of cuDNN's numbers, by name; kept where the calls do not clearly ask for others.
+        samples: Workspaces of convolutions with shapes as in networks.
+        prior: All of cuDNN's numbers, by name; kept unless the calls clearly contradict them.
 
     Returns:
         The numbers of FITTED by name.
@@ -113,7 +113,7 @@ def fit(samples: Sequence[Sample], prior: Mapping[str, int]) -> dict[str, Fitted
 
 
 class _Asked(dict[str, int]):
-    """Numbers that note which of them were asked for."""
+    """Numbers that record which of them were read."""
 
     def __init__(self, rule: Mapping[str, int]) -> None:
         super().__init__(rule)
@@ -125,7 +125,7 @@ class _Asked(dict[str, int]):
 
 
 def _concerned(samples: Iterable[Sample], rule: Mapping[str, int]) -> dict[str, list[Sample]]:
-    """Return the calls that another value of a number could change: those whose workspace asks for it, by its name."""
+    """Return the calls that each number can affect: those whose workspace reads it, by its name."""
     found: dict[str, list[Sample]] = {name: [] for name in FITTED}
     for sample in samples:
         asked = _Asked(rule)
@@ -136,7 +136,7 @@ def _concerned(samples: Iterable[Sample], rule: Mapping[str, int]) -> dict[str, 
 
 
 def _one(samples: Sequence[Sample], rule: Mapping[str, int], name: str, least: int) -> Fitted:
-    """Try other values for one number on the calls that it concerns; what it explains of all others stays as it is."""
+    """Try other values for a number on the calls that it affects; other calls are explained as before."""
     now = rule[name]
     tried = dict.fromkeys((now, *(max(1, round(now * factor)) for factor in FACTORS)), 0)
     for value in tried:

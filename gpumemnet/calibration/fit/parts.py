@@ -1,4 +1,4 @@
-"""What `rad calibrate --deep` measures: one program run for each part, and the numbers it tells."""
+"""Parts of the measurement of `rad calibrate --deep`: one program run and its numbers per part."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One measurement, in a process of its own.
+    """One measurement, in a separate process.
 
     Attributes:
-        name: Key of what it tells.
+        name: Key of its result.
         program: File in gpumemnet/calibration/measure/.
-        arguments: Of the program.
-        takes_s: About how long, most of it importing torch.
-        tells: Which rules follow from it.
+        arguments: Arguments of the program.
+        takes_s: Approximate duration, most of it importing torch.
+        tells: The rules that follow from it.
     """
 
     name: str

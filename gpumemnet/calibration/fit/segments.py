@@ -1,4 +1,4 @@
-"""The caching allocator's thresholds, from requests that each made it ask the driver for a segment."""
+"""Fit the caching allocator's thresholds to requests that each made it request a segment from the driver."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ def fit(seen: Iterable[tuple[int, int]], prior: Mapping[str, int]) -> dict[str, 
     """Return the allocator's rules.
 
     Requests of up to `small` get a segment of `small_segment`, those below `large_direct` one of `large_segment`, and
-    others one of their own size, rounded up to `large_round`. Between the largest request of one kind and the least of
-    the next a threshold may lie anywhere: the prior is kept if it does.
+    others one of their size, rounded up to `large_round`. A threshold may lie anywhere between the largest request of
+    one kind and the smallest of the next: the prior is kept if it does.
 
     Args:
-        seen: Pairs of bytes requested and bytes of the segment that the driver gave for them, in any order.
-        prior: The rules as known, by name, in bytes.
+        seen: Pairs of requested bytes and bytes of the driver's segment for them, in any order.
+        prior: The known rules by name, in bytes.
 
     Returns:
         The rules by name, in bytes.

@@ -1,4 +1,4 @@
-"""A site's own table of rules: rows from what was measured, and the file they are written to."""
+"""Make a site's table of rules from measurements, and write it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from gpumemnet.gpus import NAMES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """What a measurement comes to.
+    """Result of a measurement.
 
     Attributes:
         rules: Rows for the site's table.
-        notes: One line for each part that told nothing usable, and for numbers that are only known as a range.
+        notes: One line for each part without usable results, and for numbers known only as a range.
     """
 
     rules: tuple[Rule, ...]
@@ -29,27 +29,27 @@ class Table:
 
 
 def gpu_key(product: str) -> str:
-    """Return the name of a type of GPU in the table: ours if we have it, else the product's without the maker.
+    """Return a GPU type's name in the table: RAD's if known, else the product's without the maker.
 
     Args:
-        product: As the driver names it: "NVIDIA A100-SXM4-40GB".
+        product: The driver's name: "NVIDIA A100-SXM4-40GB".
     """
     wanted = product.lower()
     return next((name for name in NAMES if name in wanted), wanted.removeprefix("nvidia ").strip())
 
 
 def rows(seen: Seen, *, found_by: str) -> Table:
-    """Turn a measurement into rows.
+    """Convert a measurement to rows.
 
     Args:
-        seen: What the parts told; parts that failed are left out.
-        found_by: For the column of that name: command and date.
+        seen: Results of the parts; failed parts are missing.
+        found_by: Value of the column of that name: command and date.
 
     Returns:
-        The rows; a number that was not measured has none, and keeps what our table says.
+        The rows; a number that was not measured has none, and keeps RAD's value.
 
     Raises:
-        SetupError: The part "device" is missing, without which no row has a name.
+        SetupError: The part "device" is missing, which names the rows.
     """
     try:
         about = seen["device"]
@@ -86,7 +86,7 @@ def as_text(rules: Iterable[Rule]) -> str:
     """Write rows as a table.
 
     Args:
-        rules: The rows; sizes that are no whole number of their unit are rounded up.
+        rules: The rows; sizes that are not a whole number of their unit are rounded up.
     """
     out = io.StringIO()
     lines = csv.writer(out, lineterminator="\n")
@@ -110,11 +110,11 @@ def as_text(rules: Iterable[Rule]) -> str:
 
 
 def merged(old: Sequence[Rule], new: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Return a site's table with new rows: those of the GPU measured last come first, as profiles follow the first.
+    """Return a site's table with new rows: the GPU measured last comes first, as profiles follow the first.
 
     Args:
-        old: The table as it is.
-        new: What was measured now; of two rows for one number it wins.
+        old: The current table.
+        new: The new rows; they replace old rows for the same number.
     """
     keys = {(rule.library, rule.gpu, rule.name) for rule in new}
     return (*new, *(rule for rule in old if (rule.library, rule.gpu, rule.name) not in keys))

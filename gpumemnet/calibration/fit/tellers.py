@@ -1,4 +1,4 @@
-"""What each part of a measurement tells: numbers by name, for one library after the other."""
+"""Convert each part's results to numbers by name, per library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpumemnet.names import ConvPass
 from gpumemnet.units import MIB
 
 Seen = Mapping[str, Mapping[str, Any]]
-"""What each part of the measurement told, by the part's name."""
+"""Result of each part of the measurement, by the part's name."""
 Told = tuple[dict[str, int], list[str]]
 
 
@@ -32,7 +32,7 @@ def _process(seen: Seen) -> Told:
 
 
 def _bytes(value: int | Sequence[int]) -> int:
-    """Take the middle of several readings, in whole MiB, upward."""
+    """Return the middle of several readings, rounded up to whole MiB."""
     middle = median(value) if isinstance(value, Sequence) else value
     if middle <= 0:
         raise SetupError(f"a process cannot hold {middle} bytes")
@@ -50,7 +50,7 @@ def _cublas(seen: Seen) -> Told:
         "handle_workspace": _bytes(told["handle_bytes"]),
         "workspaces": _bytes(told["both_threads_bytes"]),
     }
-    if not told["lt_bytes"]:  # PyTorch before 2.7 gives it back at once, and some later ones share cuBLAS'
+    if not told["lt_bytes"]:  # PyTorch before 2.7 frees it at once, and some later ones share cuBLAS'
         return found, ["cublas: nothing stays of cuBLASLt's workspace; lt_handle_workspace stays as it was"]
     return found | {"lt_handle_workspace": _bytes(told["lt_bytes"])}, []
 
@@ -78,7 +78,7 @@ def _cudnn(seen: Seen) -> Told:
 
 
 def sample(told: Mapping[str, Any]) -> convolutions.Sample:
-    """Read one pass of a convolution as the measuring program writes it.
+    """Parse one pass of a convolution, as written by the measuring program.
 
     Args:
         told: "kind", "x" and "y" (batch, channels, sides), "area",
@@ -86,7 +86,7 @@ def sample(told: Mapping[str, Any]) -> convolutions.Sample:
 
     Raises:
         KeyError: One of them is missing.
-        ValueError: The kind is none of ours.
+        ValueError: The kind is unknown.
     """
     plan = Plan(
         kind=ConvPass(told["kind"]),
@@ -112,4 +112,4 @@ TELLERS: tuple[tuple[str, tuple[str, ...], Callable[[Seen], Told]], ...] = (
     ("cudnn", (), _cudnn),
     ("mps", ("mps",), _mps),
 )
-"""Library, the parts that tell of it, and how."""
+"""Library, the parts with its results, and the conversion."""

@@ -1,1 +1,1 @@
-"""Programs that a Python with torch runs on a GPU to measure it; they import nothing of ours."""
+"""Programs that a Python with torch runs on a GPU to measure it; they import nothing of RAD."""

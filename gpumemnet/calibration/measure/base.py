@@ -1,10 +1,10 @@
-"""Measure what a PyTorch process holds on this GPU beyond its tensors.
+"""Measure a PyTorch process' memory on this GPU beyond its tensors.
 
     python base.py conv|dense|convs_only
 
-Run as a program of its own by a Python that has torch, so it imports nothing of ours. It trains a tiny network for some
-steps, with the libraries that real ones load (cuDNN for conv and convs_only, cuBLAS for conv and dense), and prints one
-JSON object:
+Run as a separate program by a Python with torch, so it imports nothing of RAD. It trains a tiny network for some steps,
+with the libraries that real ones load (cuDNN for conv and convs_only, cuBLAS for conv and dense), and prints one JSON
+object:
 
     {"base_bytes": ..., "gpu": "NVIDIA H200", "torch": "2.11.0+cu130"}
 
@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 
-MIB = 1 << 20  # nvidia-smi counts MiB
+MIB = 1 << 20  # nvidia-smi uses MiB
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def held_bytes() -> int:
-    """Return what the driver counts for this process."""
+    """Return the driver's memory count for this process."""
     rows = subprocess.run(
         ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
         check=True,

@@ -1,14 +1,14 @@
-"""Measure the workspaces that cuDNN takes for drawn convolutions.
+"""Measure cuDNN's workspaces for drawn convolutions.
 
     python convolutions.py SEED [near]
 
-Run as a program of its own by a Python that has torch, so it imports nothing of ours. It prints one JSON object:
+Run as a separate program by a Python with torch, so it imports nothing of RAD. It prints one JSON object:
 
     {"convolutions": [{"kind": "forward", "x": [8, 64, 56, 56], "y": ..., "area": 9, "groups": 1, "item_bytes": 4,
                        "strided": false, "workspace_bytes": ...}, ...]}
 
-With "near" the shapes are those that cuDNN's thresholds are about: few input channels, 1x1 kernels, strides.
-The workspace of one pass is the peak of PyTorch's allocator in it, less what was held before and what the pass returns.
+With "near" the shapes are near cuDNN's thresholds: few input channels, 1x1 kernels, strides.
+The workspace of one pass is the peak of PyTorch's allocator in it, less what was allocated before and its result.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MOST_ELEMENTS = 1 << 28  # of input or output: a GiB in fp32
 
 
 def convolutions(seed: int, *, near: bool = False) -> list[dict[str, Any]]:
-    """Draw convolutions such as image networks have, of at most about 1 GiB in and out.
+    """Draw convolutions as in image networks, with at most about 1 GiB of input and output.
 
     Args:
-        seed: Decides all of them.
-        near: Whether to draw near cuDNN's thresholds alone.
+        seed: Determines all of them.
+        near: Whether to draw only near cuDNN's thresholds.
 
     Returns:
         Shapes `x` (batch, channels, sides) and `w` (out channels, in channels per group, sides), `stride`, `padding`,
@@ -117,7 +117,7 @@ def passes(call: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _gradient(at: int, y: Any, x: Any, w: Any, settings: tuple[Any, ...]) -> Any:
-    """Return the gradient of the input (0) or of the weight (1) alone."""
+    """Return only the gradient of the input (0) or of the weight (1)."""
     import torch
 
     mask = [at == 0, at == 1, False]
@@ -125,11 +125,11 @@ def _gradient(at: int, y: Any, x: Any, w: Any, settings: tuple[Any, ...]) -> Any
 
 
 def with_workspace(call: Callable[[], Any], *, beside: Any = None) -> tuple[Any, int]:
-    """Return what a call returns, and the bytes it held beyond that and a tensor as large as `beside`.
+    """Return a call's result, and its peak bytes beyond that and a tensor as large as `beside`.
 
     Args:
         call: Runs the pass and returns its result.
-        beside: A tensor of which the call makes another of the same size.
+        beside: A tensor; the call makes another of the same size.
     """
     import torch
 
@@ -142,7 +142,7 @@ def with_workspace(call: Callable[[], Any], *, beside: Any = None) -> tuple[Any,
 
 
 def _held(tensor: Any) -> int:
-    """Return what the allocator counts for a tensor: whole blocks of 512 bytes."""
+    """Return the allocator's size for a tensor: whole blocks of 512 bytes."""
     n_bytes: int = tensor.numel() * tensor.element_size()
     return -(-n_bytes // 512) * 512
 
@@ -160,7 +160,7 @@ def main() -> None:
             continue  # depthwise ones run in place
         try:
             found += passes(call)
-        except RuntimeError:  # a shape that cuDNN refuses, or a card too small for it
+        except RuntimeError:  # a shape that cuDNN refuses, or too little GPU memory for it
             torch.cuda.empty_cache()
     print(json.dumps({"convolutions": found}))
 

@@ -1,15 +1,15 @@
-"""Measure one part of what our table of rules holds of a GPU and its libraries.
+"""Measure one part of a GPU's and its libraries' rules.
 
     python rules.py device|segments|cublas|mps
 
-Run as a program of its own by a Python that has torch, so it imports nothing of ours; each prints one JSON object.
+Run as a separate program by a Python with torch, so it imports nothing of RAD; each prints one JSON object.
 
-| part | tells |
+| part | measures |
 |---|---|
 | device | the GPU's name, memory and multiprocessors, and the versions of its libraries |
-| segments | for requests of many sizes, the segment that PyTorch's allocator asks of the driver for each |
-| cublas | what cuBLAS keeps for one thread, for a product with a bias, and for both threads of a training |
-| mps | what the driver counts for an MPS server and for the bare context of its client |
+| segments | for requests of many sizes, the segment that PyTorch's allocator requests from the driver |
+| cublas | cuBLAS' permanent memory for one thread, for a product with a bias, and for both training threads |
+| mps | the driver's count for an MPS server and for the bare context of its client |
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ START_S = 10.0
 
 
 def smi(query: str) -> list[list[str]]:
-    """Return what nvidia-smi answers, by rows and columns."""
+    """Return nvidia-smi's output, by rows and columns."""
     told = subprocess.run([*SMI, query], check=True, capture_output=True, text=True, timeout=30).stdout
     return [[word.strip() for word in row.split(",")] for row in told.splitlines() if row.strip()]
 
 
 def device() -> dict[str, Any]:
-    """Tell the GPU and the versions."""
+    """Return the GPU and the versions."""
     import torch
 
     here = torch.cuda.get_device_properties(0)
@@ -56,7 +56,7 @@ def device() -> dict[str, Any]:
 
 
 def segments() -> dict[str, Any]:
-    """Ask an empty allocator for one block after the other, of sizes around each MiB."""
+    """Request blocks from an empty allocator one by one, of sizes around each MiB."""
     import torch
 
     found = []
@@ -71,7 +71,7 @@ def segments() -> dict[str, Any]:
 
 
 def cublas() -> dict[str, Any]:
-    """Multiply, multiply with a bias, and train."""
+    """Measure after a product, a product with a bias, and a training step."""
     import torch
     from torch.nn import functional
 
@@ -95,16 +95,16 @@ def cublas() -> dict[str, Any]:
 
 
 def mps() -> dict[str, Any]:
-    """Start an MPS daemon of one's own, take a bare context under it, and stop both, the client first."""
+    """Start a separate MPS daemon, create a bare context under it, and stop both, the client first."""
     folder = tempfile.mkdtemp(prefix="rad-mps-")
     os.environ.update(CUDA_MPS_PIPE_DIRECTORY=folder, CUDA_MPS_LOG_DIRECTORY=folder)
-    with open(os.devnull, "wb") as nothing:  # a daemon would keep our own output open
+    with open(os.devnull, "wb") as nothing:  # a daemon would keep this program's output open
         start = ["nvidia-cuda-mps-control", "-d"]
         subprocess.run(start, check=True, timeout=30, stdout=nothing, stderr=nothing)
     try:
         with subprocess.Popen(
             [sys.executable, __file__, "context"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        ) as client:  # which ends with its input
+        ) as client:  # it ends when its input closes
             assert client.stdout
             return _held_under_mps(client.pid, json.loads(client.stdout.readline())["reserved_bytes"])
     finally:
@@ -113,7 +113,7 @@ def mps() -> dict[str, Any]:
 
 
 def context() -> None:
-    """Take a bare context, tell what PyTorch's allocator has of it, and keep it until the input ends."""
+    """Create a bare context, print its allocator's memory, and keep it until the input ends."""
     import torch
 
     torch.empty(1, device="cuda")
@@ -123,7 +123,7 @@ def context() -> None:
 
 
 def _held_under_mps(client_pid: int, reserved_bytes: int) -> dict[str, int]:
-    """Return what the driver counts for the server, and for a client beyond what its allocator has reserved."""
+    """Return the driver's count for the server, and for a client beyond its allocator's reserved memory."""
     end = time.monotonic() + START_S
     while True:
         servers = _control("get_server_list").split()

@@ -1,1 +1,1 @@
-"""PyTorch's caching allocator, simulated: what calls reserve on the GPU."""
+"""Simulation of PyTorch's caching allocator: the GPU memory that calls reserve."""

@@ -1,8 +1,8 @@
-"""PyTorch's CUDA caching allocator, simulated: what a sequence of allocations and frees reserves on the GPU.
+"""Simulate PyTorch's CUDA caching allocator: the GPU memory reserved by a sequence of allocations and frees.
 
-nvidia-smi shows what the allocator has reserved, not what tensors use. The difference comes from rounding, segment
-sizes, splitting and fragmentation, all of which follow from fixed rules and the order of the calls. The rules are
-those of c10/cuda/CUDACachingAllocator.cpp, held against runs of PyTorch 2.11, with `roundup_power2_divisions` and
+nvidia-smi shows the allocator's reserved memory, not the memory of tensors. The difference comes from rounding, segment
+sizes, splitting and fragmentation, which follow from fixed rules and the order of the calls. The rules are those of
+c10/cuda/CUDACachingAllocator.cpp, compared with runs of PyTorch 2.11, with `roundup_power2_divisions` and
 `max_split_size` off, as by default, and one stream; sizes are in rules/rules.csv. Standard library only.
 """
 
@@ -30,15 +30,15 @@ class CachingAllocator:
     """The allocator's state after the calls made so far.
 
     Attributes:
-        reserved_bytes: In segments asked of the driver, as `torch.cuda.memory_reserved()`.
+        reserved_bytes: Bytes in segments from the driver, as `torch.cuda.memory_reserved()`.
         reserved_peak_bytes: The highest `reserved_bytes` so far.
     """
 
     def __init__(self, *, expandable_segments: bool = False) -> None:
-        """Start with nothing reserved.
+        """Create an allocator with nothing reserved.
 
         Args:
-            expandable_segments: One growing segment per pool, as `expandable_segments:True` makes it.
+            expandable_segments: One growing segment per pool, as with `expandable_segments:True`.
         """
         rule = numbers.of("allocator")
         self._small_bytes = rule["small"]
@@ -48,8 +48,8 @@ class CachingAllocator:
         self._allocated = self._allocated_peak = 0
         # should_split: an expandable segment keeps any remainder, a plain large one only those above 1 MiB.
         large_remainder = 1 if expandable_segments else units(rule["small"]) + 1
-        # An expandable segment grows upwards; plain ones come at ever lower addresses, as the driver gives them, which
-        # decides between free blocks of one size: the lowest address is taken, so that of the latest segment.
+        # An expandable segment grows upwards. Plain ones come at ever lower addresses, as from the driver. This decides
+        # between free blocks of one size: the lowest address is used, so that of the latest segment.
         small_end, large_end = LARGE_POOL_ADDRESS, 1 << ADDRESS_BITS
         if expandable_segments:
             small_end, large_end = 0, LARGE_POOL_ADDRESS
@@ -57,14 +57,14 @@ class CachingAllocator:
         self._large = Pool(
             segment=units(rule["large_segment"]), least_remainder=large_remainder, end=large_end
         )
-        # The free block that begins, or ends, at an address: what a freed neighbour merges with.
+        # The free block that begins, or ends, at an address: a freed neighbour merges with it.
         self._beginning: dict[int, Block] = {}
         self._ending: dict[int, Block] = {}
         self._segments: set[Block] = set()  # plain ones
 
     @property
     def allocated_bytes(self) -> int:
-        """In blocks that are in use, as `torch.cuda.memory_allocated()` counts them."""
+        """Bytes in blocks in use, as in `torch.cuda.memory_allocated()`."""
         return self._allocated << UNIT_BITS
 
     @property
@@ -75,12 +75,12 @@ class CachingAllocator:
     def malloc(self, n_bytes: int, times: int = 1) -> Block | None:
         """Allocate `n_bytes`; None for a request of zero bytes, which takes no memory.
 
-        With `times` it is the same as so many calls in a row, or fewer: as many as fit side by side into the free block
-        that the first call takes. They are returned as one block.
+        With `times` it equals that many calls in a row, or fewer: as many as fit next to each other into the free block
+        of the first call. They are returned as one block.
 
         Args:
             n_bytes: Size of one block.
-            times: How many of them in a row.
+            times: Number of calls.
         """
         if n_bytes <= 0:
             return None
@@ -88,7 +88,7 @@ class CachingAllocator:
         pool = self._small if n_bytes <= self._small_bytes else self._large
         free = pool.free
         want = size << ADDRESS_BITS
-        at = 0 if free and free[0] >= want else bisect_left(free, want)  # the smallest one will often do
+        at = 0 if free and free[0] >= want else bisect_left(free, want)  # the smallest one often fits
         if at == len(free):
             self._grow(pool, size)
             at = len(free) - 1
@@ -120,10 +120,10 @@ class CachingAllocator:
         return block
 
     def malloc_all(self, runs: Iterable[tuple[int, int]]) -> list[Block]:
-        """Allocate all of these in turn; return the blocks, equal neighbours as one.
+        """Allocate all of these in order; return the blocks, equal neighbours as one.
 
         Args:
-            runs: Pairs of a size in bytes and how often in a row it is asked for.
+            runs: Pairs of a size in bytes and its number of requests in a row.
         """
         malloc, made = self.malloc, list[Block]()
         for n_bytes, times in runs:
@@ -134,12 +134,12 @@ class CachingAllocator:
         return made
 
     def free_all(self, blocks: Iterable[Block | None]) -> None:
-        """Give blocks back, neighbours at once, which is the same and takes fewer steps."""
+        """Free blocks, with neighbours together, which is equivalent and faster."""
         for block in joined(blocks):
             self.free(block)
 
     def free(self, block: Block | None) -> None:
-        """Give a block back; it merges with the free neighbours in its segment."""
+        """Free a block; it merges with the free neighbours in its segment."""
         if block is None:
             return
         address, size = block & ADDRESS_MASK, block >> ADDRESS_BITS
@@ -161,11 +161,11 @@ class CachingAllocator:
     def borrow(self, n_bytes: int) -> None:
         """Allocate and free at once, the same as `free(malloc(n_bytes))`.
 
-        What is split merges again: if some free block is large enough, all that may change is the highest sum.
+        A split block merges again: if some free block is large enough, only the peak may change.
         """
         size = -(-n_bytes // MIN_BLOCK_BYTES)
         pool = self._small if n_bytes <= self._small_bytes else self._large
-        most = self._allocated + size + pool.least_remainder  # a block that is not split is larger by less
+        most = self._allocated + size + pool.least_remainder  # an unsplit block is larger by less than this
         if pool.free and pool.free[-1] >= size << ADDRESS_BITS and most <= self._allocated_peak:
             return
         at = bisect_left(pool.free, size << ADDRESS_BITS)
@@ -178,7 +178,7 @@ class CachingAllocator:
             self._allocated_peak = allocated
 
     def empty_cache(self) -> None:
-        """Give every wholly free plain segment back to the driver, as `torch.cuda.empty_cache()` does."""
+        """Return every wholly free plain segment to the driver, as `torch.cuda.empty_cache()` does."""
         for pool in (self._small, self._large):
             for segment in self._segments.intersection(pool.free):
                 pool.free.remove(segment)
@@ -188,7 +188,7 @@ class CachingAllocator:
                 self.reserved_bytes -= size_of(segment)
 
     def _grow(self, pool: Pool, size: int) -> None:
-        """Ask the driver for memory, so that the largest free block has at least `size` units."""
+        """Request memory from the driver, so that the largest free block has at least `size` units."""
         if self.expandable_segments:
             address = pool.end
             tail = self._ending.get(address)

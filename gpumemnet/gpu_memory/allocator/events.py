@@ -1,4 +1,4 @@
-"""A recorded sequence of allocator calls, and the peaks that it comes to."""
+"""A recorded sequence of allocator calls, and its peaks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from gpumemnet.gpu_memory.allocator.caching import CachingAllocator
 from gpumemnet.records import frozen
 
 Event = tuple[int, Optional[int]]
-"""One call: (key, bytes) allocates, (key, None) frees what was allocated under that key."""
+"""One call: (key, bytes) allocates, (key, None) frees the allocation of that key."""
 
 
 @frozen
 class Peaks:
-    """What a whole sequence of calls came to.
+    """Peaks of a sequence of calls.
 
     Attributes:
         allocated_bytes: The highest sum of blocks in use.
@@ -39,10 +39,10 @@ def replay(
     """Run a sequence of calls through the allocator.
 
     Args:
-        events: In order; a key may be used again once it is freed. A key that is not allocated is ignored when
-            freed, as a tensor of zero bytes is.
-        pool_of: Number of the stream that a key's memory is for, each of which has segments of its own; keys that are
-            not there are the default stream's, 0.
+        events: In order; a freed key may be used again. A key that is not allocated is ignored when freed, as for a
+            tensor of zero bytes.
+        pool_of: Stream number of a key's memory; each stream has separate segments. Missing keys belong to the default
+            stream, 0.
         expandable_segments: As for `CachingAllocator`.
     """
     pools: dict[int, CachingAllocator] = {}

@@ -1,4 +1,4 @@
-"""What the shapes of a convolution tell beside its workspace (see `plans`): its groups, and a Fourier transform."""
+"""Derive a convolution's groups, and the memory of a Fourier transform, from its shapes (see `plans`)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from gpumemnet.gpu_memory.rules import numbers
 
 
 def fourier_bytes(*, x: tuple[int, ...], y: tuple[int, ...], weights: int, groups: int) -> int:
-    """Return what a convolution by Fourier transform would take: the weight at every frequency of the image.
+    """Return the memory of a convolution by Fourier transform: the weight at every frequency of the image.
 
-    cuDNN chooses it seldom and for reasons that no text shows; where it would be large, the bound has to be wide.
+    cuDNN rarely chooses it, for reasons that no text shows; if it would be large, the bound must be wide.
 
     Args:
         x: Shape of the input: batch, channels, sides.
@@ -27,7 +27,7 @@ def fourier_bytes(*, x: tuple[int, ...], y: tuple[int, ...], weights: int, group
 
 @lru_cache(maxsize=4096)
 def groups_of(weights: int, ins: int, outs: int) -> int:
-    """Return the number of groups that a weight's size tells: cubic kernels of up to 11 pixels, depthwise first.
+    """Return the number of groups implied by a weight's size: cubic kernels of up to 11 pixels, depthwise first.
 
     Args:
         weights: Elements of the weight.

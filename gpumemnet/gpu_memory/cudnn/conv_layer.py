@@ -1,4 +1,4 @@
-"""Workspaces of one convolution of a summary, whose row shows shapes and a parameter count alone."""
+"""Determine the workspaces of a convolution in a summary, whose row shows only shapes and a parameter count."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gpumemnet.names import ConvPass
 
 
 class ConvMemory(NamedTuple):
-    """What cuDNN holds beside a convolution's own tensors.
+    """cuDNN's memory in addition to a convolution's tensors.
 
     Attributes:
         forward_bytes: Workspace of the forward pass.
         data_bytes: Workspace of the input's gradient.
         weight_bytes: Workspace of the weight's gradient.
-        fourier_bytes: What a Fourier transform would take, should cuDNN choose one.
+        fourier_bytes: Memory of a Fourier transform, should cuDNN choose one.
         grouped: Whether the convolution has groups.
     """
 
@@ -36,13 +36,13 @@ _TRANSPOSED = (ConvPass.DATA, ConvPass.FORWARD, ConvPass.WEIGHT)
 def memory(
     ins: tuple[int, ...], out: tuple[int, ...], params: int, item_bytes: int, transposed: bool
 ) -> ConvMemory:
-    """Return the workspaces of a convolution; a network has many layers of few shapes, so answers are kept.
+    """Return the workspaces of a convolution; cached, as a network has many layers of few shapes.
 
     Args:
         ins: Shape of its input: batch, channels, sides.
         out: Shape of its output.
         params: Elements of its weight and bias.
-        item_bytes: Bytes per element that it computes in.
+        item_bytes: Bytes per element in the computation.
         transposed: Whether it is a transposed convolution.
 
     Returns:
@@ -56,7 +56,7 @@ def memory(
     if ins[1] % groups or out[1] % groups:
         groups = 1
     area = max(1, weights * groups // (ins[1] * out[1]))
-    # A transposed convolution is the gradient of one, and its own gradient is that convolution.
+    # A transposed convolution is the gradient of a convolution, which is in turn its gradient.
     x, y = (out, ins) if transposed else (ins, out)
     strided = math.prod(x[2:]) >= 2 * math.prod(y[2:])
     forward, data, weight = (

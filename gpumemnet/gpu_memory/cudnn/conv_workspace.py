@@ -1,10 +1,10 @@
-"""Workspaces of cuDNN's convolutions: the form of the rules; the numbers are in rules/rules.csv.
+"""Compute workspaces of cuDNN's convolutions: the form of the rules; the numbers are in rules/rules.csv.
 
-bench/estimator/allocator_history.py recorded, on an H200 with PyTorch 2.11 and cuDNN 9.19, what 3,120 single
-convolutions of drawn shapes and the convolutions of 127 training runs took; no held-out model is among them. cuDNN's
-tensor core kernels want the channels last and in multiples of 16 bytes. For tensors in PyTorch's default order they
-first copy the input, the output (or its gradient) and the weight into that order, in the workspace, unless the
-convolution can run in place: with few input channels, with a 1x1 kernel, or channel by channel.
+bench/estimator/allocator_history.py recorded, on an H200 with PyTorch 2.11 and cuDNN 9.19, the workspaces of 3,120
+single convolutions of drawn shapes and of the convolutions of 127 training runs, without held-out models. cuDNN's
+tensor core kernels need the channels last and in multiples of 16 bytes. Tensors in PyTorch's default order are first
+copied into that order in the workspace: the input, the output (or its gradient) and the weight. No copy is needed if
+the convolution can run in place: with few input channels, with a 1x1 kernel, or channel by channel.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ INT32_MAX = (1 << 31) - 1
 
 
 class Plan(NamedTuple):
-    """A convolution as cuDNN sees it; a transposed one is seen as the one that it is the gradient of.
+    """A convolution as cuDNN sees it; a transposed one is seen as the convolution whose gradient it is.
 
     Attributes:
-        kind: Which pass.
+        kind: The pass.
         x: Shape of the input.
         y: Shape of the output.
         area: Kernel elements.
@@ -50,13 +50,13 @@ def workspace_bytes(plan: Plan) -> int:
         plan: The call.
 
     Returns:
-        Bytes, by the numbers of the table of rules.
+        Bytes, by the table of rules.
     """
     return workspace_by(plan, numbers.of("cudnn"))
 
 
 def workspace_by(plan: Plan, rule: Mapping[str, int]) -> int:
-    """Return the same by other numbers, as a fit tries them.
+    """Return the workspace by other numbers, for a fit.
 
     Args:
         plan: The call.
@@ -69,7 +69,7 @@ def workspace_by(plan: Plan, rule: Mapping[str, int]) -> int:
         return 0
     n_x, n_y = math.prod(plan.x), math.prod(plan.y)
     if max(n_x, n_y) > INT32_MAX and plan.area > 1:
-        # Indices beyond 32 bits: another kernel, which copies one of the two.
+        # Indices above 32 bits: another kernel, which copies one of the two.
         return max(n_x, n_y) * plan.item_bytes
     if plan.groups > 1:
         return sum(_grouped(plan)) + _partial_sums(plan, rule)
@@ -85,7 +85,7 @@ def workspace_by(plan: Plan, rule: Mapping[str, int]) -> int:
 
 
 def depthwise_parts(x: tuple[int, ...], w: tuple[int, ...], item_bytes: int) -> int:
-    """Return the workspace of a depthwise weight's gradient for channels last, as recorded of ConvNeXt.
+    """Return the workspace of a depthwise weight's gradient for channels last, as recorded for ConvNeXt.
 
     Args:
         x: Shape of the input.
@@ -106,7 +106,7 @@ def _copies(plan: Plan, rule: Mapping[str, int]) -> tuple[int, int, int]:
     """Return the bytes of input, output and weight with the channels padded."""
     ins, outs = plan.x[1], plan.y[1]
     unit = max(1, rule["channel_bytes"] // plan.item_bytes)
-    # One channel lies the same first and last.
+    # A single channel is in both orders at once.
     padded_ins, padded_outs = (c if c == 1 else -(-c // unit) * unit for c in (ins, outs))
     pixels_x, pixels_y = math.prod(plan.x) // ins, math.prod(plan.y) // outs
     sizes = (pixels_x * padded_ins, pixels_y * padded_outs, padded_ins * padded_outs * plan.area)
@@ -114,7 +114,7 @@ def _copies(plan: Plan, rule: Mapping[str, int]) -> tuple[int, int, int]:
 
 
 def _grouped(plan: Plan) -> tuple[int, int, int]:
-    """Return the same for groups; uneven ones are padded to one power of two."""
+    """Return the same bytes for groups; uneven ones are padded to a power of two."""
     ins, outs = plan.x[1] // plan.groups, plan.y[1] // plan.groups
     n_x, n_y = math.prod(plan.x) * plan.item_bytes, math.prod(plan.y) * plan.item_bytes
     size = 1 << (max(ins, outs) - 1).bit_length()
@@ -124,13 +124,13 @@ def _grouped(plan: Plan) -> tuple[int, int, int]:
 
 
 def _one_by_one(plan: Plan, rule: Mapping[str, int]) -> int:
-    """1x1 kernels are matrix products, which need no copy unless a stride or the alignment asks for one."""
+    """Return the workspace of 1x1 kernels: matrix products, which need copies only for strides or alignment."""
     if plan.strided:
         return 0 if _strided_in_place(plan, rule) else _copied(plan, rule) + _partial_sums(plan, rule)
     ins, outs, fp32 = plan.x[1], plan.y[1], plan.item_bytes > 2
     images, pixels = plan.x[0], math.prod(plan.y[2:])
     if plan.kind == ConvPass.WEIGHT:
-        # One gradient for each image of the batch, summed at the end, if that takes less than copies.
+        # One gradient per image of the batch, summed at the end, if that takes less than copies.
         each = 4 * ins * outs * images
         few_and_large = (
             fp32
@@ -164,7 +164,7 @@ def _copied(plan: Plan, rule: Mapping[str, int]) -> int:
 
 
 def _partial_sums(plan: Plan, rule: Mapping[str, int]) -> int:
-    """A weight gradient of few tiles is summed in parts, one for each multiprocessor; other passes sum none."""
+    """Return the bytes of partial sums: one per multiprocessor for a weight gradient of few tiles, else none."""
     if plan.kind != ConvPass.WEIGHT:
         return 0
     ins, outs = plan.x[1] // plan.groups, plan.y[1] // plan.groups

@@ -1,7 +1,7 @@
 """Buffer of a reduction (sum, mean, norm) when several thread blocks share one output.
 
-PyTorch's reduction kernel cuts long sums over thread blocks, which pass their parts on through a buffer in global
-memory. Its size follows from the launch configuration, retraced here from setReduceConfig and
+PyTorch's reduction kernel divides long sums among thread blocks, which pass on their parts through a buffer in global
+memory. Its size follows from the launch configuration, as computed by setReduceConfig and
 ReduceConfig::global_memory_size in aten/src/ATen/native/cuda/Reduce.cuh. For sums over the rows of a matrix, as for
 the gradient of a bias, the buffer can be larger than the matrix.
 """
@@ -18,22 +18,22 @@ WARP = 32
 MIN_VALUES_PER_THREAD = 16
 MAX_VALUES_PER_THREAD = 256
 VECTOR = 4
-"""Outputs that one thread can take at a time, where sizes allow it."""
+"""Maximum number of outputs per thread."""
 PARTIAL_BYTES = 4
-"""Sums are kept in fp32."""
+"""Bytes of a partial sum in fp32."""
 
 
 Dimensions = tuple[tuple[int, int, bool], ...]
-"""Stride, size and whether it is reduced, of each dimension of more than one element."""
+"""Stride, size and whether it is reduced, for each dimension of more than one element."""
 
 
 @lru_cache(maxsize=4096)
 def row_sums_bytes(rows: int, columns: int) -> int:
-    """Return the buffer for the sum of all rows of a matrix, as the gradient of a linear layer's bias is.
+    """Return the buffer for the sum over all rows of a matrix, such as the gradient of a linear layer's bias.
 
     Args:
-        rows: How many.
-        columns: How many.
+        rows: Number of rows.
+        columns: Number of columns.
     """
     return buffer_bytes(tuple(dim for dim in ((columns, rows, True), (1, columns, False)) if dim[1] > 1))
 
@@ -42,7 +42,7 @@ def buffer_bytes(dims: Dimensions) -> int:
     """Return the size of the buffer for a reduction.
 
     Args:
-        dims: What is reduced, in any order.
+        dims: The dimensions, in any order.
     """
     sizes = sorted(dims)
     inputs = math.prod(size for _, size, is_reduced in sizes if is_reduced)
@@ -90,7 +90,7 @@ def _last_power_of_two(n: int) -> int:
 
 
 def _vector(sizes: list[tuple[int, int, bool]]) -> int:
-    """Return how many neighbouring outputs a thread takes: 4, 2 or 1, as sizes and strides divide."""
+    """Return the number of neighbouring outputs per thread: 4, 2 or 1, as sizes and strides allow."""
     run = 1
     for stride, size, is_reduced in sizes:
         if is_reduced or stride != run:

@@ -1,4 +1,4 @@
-"""What cuDNN saves of a recurrent layer, whose row shows neither its depth nor its direction."""
+"""Determine cuDNN's reserve for a recurrent layer, whose row shows neither depth nor direction."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from gpumemnet.gpu_memory.rules import numbers
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 MAX_LAYERS = 16
 KEPT_OF_UNKNOWN = 4
-"""Values per hidden unit, step, layer and direction of a kind that the table of rules does not have."""
+"""Values per hidden unit, step, layer and direction for kinds missing from the table of rules."""
 
 
 def structure(kind: str, params: int, features: int, width: int) -> tuple[int, int]:
@@ -38,7 +38,7 @@ def structure(kind: str, params: int, features: int, width: int) -> tuple[int, i
 
 
 def reserve_elements(kind: str, params: int, features: int, out: tuple[int, ...]) -> int:
-    """Return how many values cuDNN saves for backward.
+    """Return the number of values that cuDNN saves for backward.
 
     Args:
         kind: "lstm", "gru" or "rnn".
@@ -58,7 +58,7 @@ def reserve_elements(kind: str, params: int, features: int, out: tuple[int, ...]
 
 
 def kept_values(kind: str, directions: int) -> int:
-    """Return how many values per hidden unit, step, layer and direction cuDNN saves.
+    """Return the number of values that cuDNN saves per hidden unit, step, layer and direction.
 
     Args:
         kind: "lstm", "gru" or "rnn".

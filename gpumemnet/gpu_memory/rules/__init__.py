@@ -1,1 +1,1 @@
-"""What libraries and drivers do on one GPU and release, as a table of numbers with the command that found each."""
+"""Behaviour of libraries and drivers on one GPU and release: a table of numbers with the command that found each."""

@@ -1,11 +1,11 @@
-"""Look a number up in the tables of rules.
+"""Look up a number in the tables of rules.
 
-`rules.csv` holds one number a row: what one library's release does on one GPU, whether that was measured, read in the
-library's source or assumed, and the command or file that found it. Code holds the form of each rule alone. A site's own
-table (SITE_TABLE, as `rad calibrate --deep` writes it) has the same columns; its rows win over ours.
+`rules.csv` has one number per row: a library release's behaviour on one GPU, whether it was measured, read in the
+library's source or assumed, and the command or file that found it. Code contains only the form of each rule. A site's
+table (SITE_TABLE, written by `rad calibrate --deep`) has the same columns; its rows override RAD's.
 
-GPUs without rows of their own take those of REFERENCE_GPU, on which all were found; releases are the newest that was
-looked at. A profile is made where no GPU is known yet: it follows the first GPU that the site's table names.
+GPUs without rows use those of REFERENCE_GPU, where all were found; releases are the newest that was examined. A profile
+is made before its GPU is known: it uses the first GPU in the site's table.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gpumemnet.units import KIB, MIB
 
 TABLE = Path(__file__).resolve().parent / "rules.csv"
 SITE_TABLE = Path("/etc/rad/rules.csv")
-"""Read beside ours if it is there; a broken one is left out as a whole, with one line in the log."""
+"""Read in addition to RAD's table if it exists; a broken one is ignored as a whole, with one line in the log."""
 REFERENCE_GPU = "h200"
 ANY = "*"
-"""Stands for every GPU in the column of GPUs."""
+"""Represents every GPU in the column of GPUs."""
 COLUMNS = ("library", "release", "gpu", "rule", "value", "unit", "status", "found_by", "meaning")
 UNIT_BYTES = {"KiB": KIB, "MiB": MIB}
 
 
 class Status(StrEnum):
-    """How a number is known."""
+    """Origin of a number."""
 
     MEASURED = "measured"
     SOURCE = "source"
@@ -43,15 +43,15 @@ class Rule(NamedTuple):
     """One row of a table.
 
     Attributes:
-        library: Whose behaviour it is.
-        release: Of the library, as looked at.
+        library: The library with this behaviour.
+        release: Examined release of the library.
         gpu: Type of GPU, or ANY.
-        name: Of the number.
-        value: The number; sizes are bytes, whatever unit the table writes them in.
-        unit: As the table writes it.
-        status: How it is known.
-        found_by: Command, file or page that tells it.
-        meaning: In words.
+        name: Name of the number.
+        value: The number; sizes are in bytes, whatever the table's unit.
+        unit: Unit in the table.
+        status: Its origin.
+        found_by: Command, file or page with the number.
+        meaning: Description.
     """
 
     library: str
@@ -97,7 +97,7 @@ def read_table(path: Path) -> tuple[Rule, ...]:
 
 
 def read_site_table(path: Path) -> tuple[Rule, ...]:
-    """Read a site's table, whose rows must stand for rules that we have.
+    """Read a site's table, which may only contain rules that RAD has.
 
     Args:
         path: The file.
@@ -125,11 +125,11 @@ def read_site_table(path: Path) -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1)
 def site_rules() -> tuple[Rule, ...]:
-    """Return the rows of the site's own table; none if there is none, or if it is broken, which the log says."""
+    """Return the rows of the site's table; none if it is missing, or broken, which is logged."""
     try:
         return read_site_table(SITE_TABLE)
     except SetupError as exc:
-        import logging  # costs more than the table, and is seldom needed
+        import logging  # slower than the table, and seldom needed
 
         logging.getLogger(__name__).warning("%s; estimates go on without it", exc)
         return ()
@@ -137,7 +137,7 @@ def site_rules() -> tuple[Rule, ...]:
 
 @lru_cache(maxsize=1)
 def rules() -> tuple[Rule, ...]:
-    """Return all rules; of two rows for one number the site's."""
+    """Return all rules; the site's row replaces RAD's for the same number."""
     rows = (*read_table(TABLE), *site_rules())
     return tuple({(rule.library, rule.gpu, rule.name): rule for rule in rows}.values())
 
@@ -147,8 +147,8 @@ def of(library: str, gpu: str = "") -> Mapping[str, int]:
     """Return the numbers of one library by name.
 
     Args:
-        library: As in the table: "cudnn", "cublas", "process".
-        gpu: Type of GPU; what it has no row for is taken from ANY, then from REFERENCE_GPU. "" is the site's.
+        library: Name in the table: "cudnn", "cublas", "process".
+        gpu: Type of GPU; missing numbers are taken from ANY, then from REFERENCE_GPU. "" is the site's.
 
     Returns:
         Numbers by name; sizes in bytes.

@@ -1,1 +1,1 @@
-"""Random models, really trained on a GPU and measured."""
+"""Random models, trained on a GPU and measured."""

@@ -52,7 +52,7 @@ def measure(
 ) -> None:
     """Train configurations on GPU 0 and append one record each to OUT; started again, it goes on."""
     stop_at_s = time.monotonic() + limit_s
-    # Lets PyTorch look for a GPU without touching CUDA, after which a forked child could not use it.
+    # Makes PyTorch look for a GPU without CUDA, which a forked child could not use after that.
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     import torch
 
@@ -110,7 +110,7 @@ def measure(
 
 
 def _libraries() -> dict[str, str]:
-    """Return the versions of what real models come from, as far as it is installed."""
+    """Return the versions of the installed libraries of real models."""
     found = {}
     for name in ("torchvision", "timm", "transformers"):
         with suppress(metadata.PackageNotFoundError):

@@ -1,4 +1,4 @@
-"""Who may start training now, so that together they never fill the card: a pure decision."""
+"""Decide which runs may start training, so that together they never fill the GPU. No I/O."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PATIENCE_S = 20.0
-"""A run that has waited this long is not passed by smaller ones any more."""
+"""Seconds of waiting after which smaller runs no longer overtake."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """A run that is ready to train.
+    """A run ready to train.
 
     Attributes:
         key: Its process id.
-        bytes_wanted: What to keep free for it.
-        alone: It may only run while nobody else trains.
-        since_s: When it became ready.
+        bytes_wanted: Memory to keep free for it.
+        alone: Whether it requires that no other run trains.
+        since_s: Time at which it became ready.
     """
 
     key: int
@@ -27,13 +27,13 @@ class Waiting:
 
 
 def admit(waiting: Sequence[Waiting], running: Sequence[int], free_bytes: int, now_s: float) -> list[int]:
-    """Return the keys that may start, oldest first, smaller ones passing larger ones for a while.
+    """Return the keys that may start, oldest first; smaller ones may overtake larger ones for a while.
 
     Args:
         waiting: Runs that are ready.
-        running: Reservations of the runs that train now, -1 for one that must be alone.
-        free_bytes: Memory that nobody holds or has reserved.
-        now_s: The time, on the same clock as `since_s`.
+        running: Reservations of the training runs, -1 for one that must be alone.
+        free_bytes: Memory that is neither used nor reserved.
+        now_s: Current time, on the clock of `since_s`.
     """
     if any(reserved < 0 for reserved in running):
         return []

@@ -1,4 +1,4 @@
-"""From a configuration to its workload, generated or real."""
+"""Map a configuration to its workload, generated or real."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _switch_on(model: nn.Module) -> None:
 def workload(config: Configuration) -> Workload:
     """Return the workload of a generated or a real-world configuration."""
     if config.family == "real":
-        # Imported late: torchvision, timm and transformers take seconds to import and are not always there.
+        # Imported late: torchvision, timm and transformers take seconds to import and may be missing.
         from gpumemnet.learning.dataset.real_workload import real_workload
 
         return real_workload(config)

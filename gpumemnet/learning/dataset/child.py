@@ -1,8 +1,8 @@
-"""A process that trains configurations one after the other, and its talk with the runner over a pipe.
+"""Process that trains configurations one by one, and its communication with the runner over a pipe.
 
-A child is forked from a parent that has imported PyTorch and never touched CUDA, so it starts in milliseconds and has
-a CUDA context of its own. It may go on to a further configuration only if that loads the same libraries and if the
-allocator has given back its last byte: what the card then shows for the process is what a fresh one would show.
+A child is forked from a parent that has imported PyTorch but never used CUDA, so it starts in milliseconds and has a
+separate CUDA context. It may continue with another configuration only if that loads the same libraries and if the
+allocator has freed all memory: the GPU then reports the same for the process as for a fresh one.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PR_SET_PDEATHSIG, SIGKILL = 1, 9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One configuration to measure and how.
+    """One configuration to measure, with options.
 
     Attributes:
-        config: What to train.
-        alone: Nobody else trains meanwhile.
-        fresh: In a process that has run nothing before.
+        config: The configuration.
+        alone: Whether no other run trains at the same time.
+        fresh: Whether it needs a process that has run nothing before.
         busy_s: Seconds of further training for the activity counters; 0 for none. Needs `alone`.
         texts: Whether the summary texts are made on the GPU afterwards.
         build_on_cpu: See measure.train.
@@ -47,10 +47,10 @@ class Job:
     build_on_cpu: bool | None = None
 
     def libraries(self) -> str:
-        """Return which of CUDA's libraries the job loads, as far as the memory of its process depends on it."""
+        """Return the CUDA libraries that the job loads, as far as its process' memory depends on them."""
         family, style = self.config.family, self.config.style
         if self.fresh or family in ("recurrent", "real"):
-            # cuDNN's recurrent layers keep their dropout state for as long as the process lives.
+            # cuDNN's recurrent layers keep their dropout state until the process ends.
             return "fresh"
         if family == "unet":
             return "cudnn"
@@ -60,15 +60,15 @@ class Job:
 
 
 def run_child(pipe: Connection, device_name: str) -> None:
-    """Measure one configuration after the other, as the runner sends them; never returns.
+    """Measure configurations as the runner sends them; never returns.
 
     Args:
-        pipe: Where jobs come from and answers go to.
-        device_name: As PyTorch names it: "cuda:0".
+        pipe: Receives jobs and sends results.
+        device_name: Name in PyTorch: "cuda:0".
     """
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
     torch.set_num_threads(1)
-    # What the parent has loaded is never garbage: looking through it again and again would take most of the time.
+    # Objects loaded by the parent are never garbage; scanning them repeatedly would take most of the time.
     gc.freeze()
     device = torch.device(device_name)
     try:
@@ -79,7 +79,7 @@ def run_child(pipe: Connection, device_name: str) -> None:
             pipe.send({"say": "idle"})
     except (KeyboardInterrupt, EOFError, BrokenPipeError):
         pass
-    except Exception as exc:  # noqa: BLE001 - the guard of this process: every fault becomes a record
+    except Exception as exc:  # noqa: BLE001 - last resort of this process: every fault becomes a record
         where = traceback.extract_tb(exc.__traceback__)[-1]
         text = f"{type(exc).__name__}: {exc} ({os.path.basename(where.filename)}:{where.lineno})"
         pipe.send({"say": "result", "outcome": "error", "error": text[:600]})
@@ -89,7 +89,7 @@ def run_child(pipe: Connection, device_name: str) -> None:
 
 
 def _measure(job: Job, pipe: Connection, device: torch.device) -> None:
-    """Say the rough need, wait for the grant, train, report, and stay until the last reading is taken."""
+    """Send the rough need, wait for the grant, train, report, and stay until the last reading."""
     begin = time.monotonic()
     need = estimate_need(job.config)
     estimated = time.monotonic()
@@ -131,7 +131,7 @@ def _train(job: Job, need: Need, pipe: Connection, device: torch.device) -> dict
 
 
 def _clean(device: torch.device) -> bool:
-    """Give everything back; return whether nothing is left, so that the next run finds what a first one finds."""
+    """Free everything; return whether nothing is left, so that the next run starts like a first one."""
     gc.collect()
     if device.type == "cuda":
         torch._C._cuda_clearCublasWorkspaces()

@@ -1,4 +1,4 @@
-"""What the runner knows of a child process, and what it asks of the card."""
+"""The runner's view of a child process, and its interface to the GPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpumemnet.learning.dataset.child import Job
 
 
 class Gpu(Protocol):
-    """What the runner asks of the card (see nvml.Card)."""
+    """Interface of the runner to the GPU (see nvml.Card)."""
 
     def usable_bytes(self) -> int:
         """Return the memory that processes can share."""
@@ -31,9 +31,9 @@ class Gpu(Protocol):
 
 @dataclass(slots=True)
 class Child:
-    """A live child, as the runner sees it.
+    """A live child process, as seen by the runner.
 
-    Its state goes from "estimating" over "ready" and "training" (and "texts") to "idle", and round again or to
+    Its state goes from "estimating" over "ready" and "training" (and "texts") to "idle", and then around again or to
     "ending".
     """
 
@@ -52,5 +52,5 @@ class Child:
 
     @property
     def training(self) -> bool:
-        """Whether it may hold the memory that is reserved for it."""
+        """Whether it may use the memory reserved for it."""
         return self.state in ("training", "texts") or (self.state == "ending" and self.reserved_bytes > 0)

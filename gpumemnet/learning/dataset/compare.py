@@ -1,4 +1,4 @@
-"""The same runs measured twice, on two cards say: how far their memory differs. Pure."""
+"""Compare the memory of the same runs measured twice, e.g. on two GPUs. No I/O."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gpumemnet.units import MIB
 
 
 def compare(rows: Iterable[Record], others: Iterable[Record]) -> str:
-    """Say in three lines how the runs of `rows` differ from the same runs among `others`.
+    """Report in three lines how the runs of `rows` differ from the same runs among `others`.
 
     Args:
         rows: Measured rows.
-        others: Rows of another card, with the same seeds and indices.
+        others: Rows of another GPU, with the same seeds and indices.
 
     Raises:
         ValueError: No run is in both.

@@ -9,12 +9,12 @@ from typing import Any, Literal
 from gpumemnet.names import Optimizer, Precision
 
 Implementation = Literal["default", "foreach", "fused", "forloop"]
-"""How the optimizer walks the parameters; "default" leaves the choice to PyTorch (foreach on a GPU)."""
+"""How the optimizer processes parameters; "default" leaves the choice to PyTorch (foreach on a GPU)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorSpec:
-    """The tensor that a model takes or is compared with, without its batch dimension.
+    """A model's input or target tensor, without its batch dimension.
 
     Attributes:
         kind: "float" (standard normal values) or "int" (indices below `high`).
@@ -29,20 +29,20 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """One random model and how it is trained.
+    """One random model and its training.
 
     Attributes:
         seed: Seed of the whole dataset.
-        index: Number of this model under that seed; (seed, index, variant) decides everything else.
+        index: Number of this model under that seed; (seed, index, variant) determines everything else.
         family: Module of gpumemnet.learning.dataset.models that builds it: "cnn", "transformer", ...
         style: Shape within the family: "residual", "encoder", ...
         arch: Arguments of the builder, plain JSON values.
         batch_size: Samples per step.
         variant: 0, or 1 for the same model and settings with a batch size from a wider spread.
-        seq_len: Tokens per sample; None where samples are not sequences.
-        optimizer: As named by `rad-estimate --optimizer`.
-        implementation: How the optimizer walks the parameters.
-        precision: As named by `rad-estimate --precision`; "amp" is fp16 autocast with a gradient scaler.
+        seq_len: Tokens per sample; None if samples are not sequences.
+        optimizer: Value of `rad-estimate --optimizer`.
+        implementation: How the optimizer processes parameters.
+        precision: Value of `rad-estimate --precision`; "amp" is fp16 autocast with a gradient scaler.
         gradient_checkpointing: Whether each repeated block is recomputed in backward.
     """
 
@@ -60,7 +60,7 @@ class Configuration:
     gradient_checkpointing: bool = False
 
     def __post_init__(self) -> None:
-        """Take plain names, too, as they come from files."""
+        """Convert plain names, as used in files."""
         object.__setattr__(self, "optimizer", Optimizer(self.optimizer))
         object.__setattr__(self, "precision", Precision(self.precision))
 
@@ -70,5 +70,5 @@ class Configuration:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Configuration:
-        """Build the record from a mapping that may hold more keys than it needs."""
+        """Build the record from a mapping, which may hold additional keys."""
         return cls(**{f.name: values[f.name] for f in fields(cls) if f.name in values})

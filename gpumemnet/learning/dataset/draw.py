@@ -1,4 +1,4 @@
-"""Random draws that depend on (seed, index) alone, on every Python version."""
+"""Random draws that depend only on (seed, index), on every Python version."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ T = TypeVar("T")
 LOWEST_TARGET_BYTES = 0.15 * GIB
 HIGHEST_TARGET_BYTES = 110 * GIB
 SMALL_JOBS_EXPONENTS = (2.2, 1.5)
-"""By variant. Above 1: small needs are drawn more often than large ones, as clusters see them; 1: log-uniform."""
+"""By variant. Above 1: small needs are more frequent than large ones, as in clusters; 1: log-uniform."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """What a family draws: an architecture and how much of it goes through the GPU at once.
+    """Drawn architecture of a family and its size per sample.
 
     Attributes:
         arch: Arguments of the family's builder.
         elements_per_sample: Rough number of activation elements kept for backward per sample.
         params: Rough number of parameters.
-        batch_range: Smallest and largest batch size that make sense for the family.
+        batch_range: Smallest and largest sensible batch size of the family.
         seq_len: Tokens per sample, or None.
         checkpointable: Whether the model has repeated blocks to recompute.
     """
@@ -39,7 +39,7 @@ class Drawn:
 
 
 class Draw:
-    """A source of random choices; only random.random() is used, the one method whose values Python promises."""
+    """A source of random choices; it only uses random.random(), the one method whose values Python guarantees."""
 
     def __init__(self, seed: int, index: int) -> None:
         self._random = random.Random(f"gpumemnet/{seed}/{index}")
@@ -57,7 +57,7 @@ class Draw:
         return options[int(self.unit() * len(options))]
 
     def weighted(self, options: Sequence[tuple[T, float]]) -> T:
-        """Return one option, each as likely as its weight."""
+        """Return one option, with probability proportional to its weight."""
         rest = self.unit() * sum(weight for _, weight in options)
         for option, weight in options:
             rest -= weight
@@ -80,7 +80,7 @@ class Draw:
         Args:
             low: Least.
             high: Largest.
-            multiple: What the result is a multiple of.
+            multiple: Divisor of the result.
         """
         value: float = low * (high / low) ** self.unit()
         return max(multiple, round(value / multiple) * multiple)
@@ -88,20 +88,20 @@ class Draw:
     def batch_size(
         self, bytes_per_sample: float, fixed_bytes: float, limits: tuple[int, int], variant: int = 0
     ) -> int:
-        """Return a batch size that spreads needs over the card, from small jobs to nearly all of it.
+        """Return a batch size such that needs range from small jobs to nearly the whole GPU.
 
         Args:
             bytes_per_sample: Rough activation bytes per sample.
             fixed_bytes: Rough bytes of weights, gradients and optimizer states.
             limits: Smallest and largest batch size allowed.
-            variant: How wide the needs are spread, see SMALL_JOBS_EXPONENTS.
+            variant: Selects the distribution of needs, see SMALL_JOBS_EXPONENTS.
         """
         span = HIGHEST_TARGET_BYTES / LOWEST_TARGET_BYTES
         target = LOWEST_TARGET_BYTES * span ** (self.unit() ** SMALL_JOBS_EXPONENTS[variant])
         low, high = limits
         wanted = min(high, max(low, (target - fixed_bytes) / max(bytes_per_sample, 1.0)))
         if self.chance(0.6):
-            # Most people choose powers of two.
+            # Most users choose powers of two.
             power: int = 2 ** max(0, int(wanted).bit_length() - 1)
             return max(low, power)
         return max(low, int(wanted))

@@ -1,4 +1,4 @@
-"""From (seed, index) to one configuration: the same on every machine, with no state."""
+"""Generate a configuration from (seed, index): the same on every machine, without state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAMILIES: dict[str, ModuleType] = {
     "recommender": recommender,
 }
 
-# The thesis' three classes get most runs, each about the same; the rest is shared by the others.
+# The thesis' three classes get most runs, about the same number each; the others share the rest.
 SHARES: tuple[tuple[str, float], ...] = (
     ("mlp", 0.11),
     ("cnn", 0.19),
@@ -56,7 +56,7 @@ PRECISION_SHARES: tuple[tuple[Precision, float], ...] = (
 )
 FUSABLE = (Optimizer.SGD, Optimizer.SGD_MOMENTUM, Optimizer.ADAM, Optimizer.ADAMW)
 
-# Bytes per parameter beside the weight itself: gradient, states, and one foreach temporary.
+# Bytes per parameter in addition to the weight: gradient, states, and one foreach temporary.
 STATE_COPIES = {
     Optimizer.SGD: 1,
     Optimizer.SGD_MOMENTUM: 2,
@@ -66,7 +66,7 @@ STATE_COPIES = {
     Optimizer.ADAFACTOR: 1,
 }
 ELEMENT_BYTES = {Precision.FP32: 4.0, Precision.TF32: 4.0, Precision.AMP: 2.6, Precision.BF16: 2.0}
-"""Of a saved activation, on average."""
+"""Bytes per element of a saved activation, on average."""
 MAX_PARAMS = 4.0e9
 
 
@@ -74,7 +74,7 @@ def generate(seed: int, index: int, variant: int = 0) -> Configuration:
     """Return configuration number `index` of the dataset with this seed, in one of its variants.
 
     Args:
-        seed: Of the whole dataset.
+        seed: Seed of the whole dataset.
         index: Number of the model under that seed.
         variant: 1 for the same model and settings with another batch size.
     """
@@ -110,7 +110,7 @@ def generate(seed: int, index: int, variant: int = 0) -> Configuration:
 
 
 def _implementation(d: Draw, optimizer: Optimizer) -> Implementation:
-    """Draw how the optimizer walks the parameters; most people never say."""
+    """Draw how the optimizer processes parameters; most users do not choose."""
     options: list[tuple[Implementation, float]] = [("default", 0.72), ("foreach", 0.08), ("forloop", 0.08)]
     if optimizer in FUSABLE:
         options.append(("fused", 0.12))

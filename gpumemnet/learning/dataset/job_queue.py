@@ -1,4 +1,4 @@
-"""Jobs in the order of their indices, handed out so that a process can go on with jobs that load the same libraries."""
+"""Queue of jobs by index, such that a process can continue with jobs that load the same libraries."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Iterable
 from gpumemnet.learning.dataset.child import Job
 
 LONG = 40
-"""So many jobs of another kind waiting mean that a process should make room for one of that kind."""
+"""Number of waiting jobs of another kind at which a process should be replaced by one for that kind."""
 
 
 class JobQueue:
-    """Hands out jobs, any or of one kind, and keeps the kinds about equally far."""
+    """Returns jobs of any or one kind, and keeps the kinds at about the same progress."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._jobs = iter(jobs)
         self._waiting: defaultdict[str, deque[Job]] = defaultdict(deque)
 
     def put_back(self, job: Job) -> None:
-        """Queue a job to be run once more, in a process of its own kind."""
+        """Queue a job for another run, in a process of its kind."""
         self._waiting[job.libraries()].appendleft(job)
 
     def take(self, libraries: str | None = None) -> Job | None:
-        """Return the next job of this kind, or the one most waited for; None if there is none.
+        """Return the next job of this kind, or of the kind with most waiting; None if there is none.
 
         Args:
             libraries: The kind, see Job.libraries; None for any.

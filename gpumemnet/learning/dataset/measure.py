@@ -1,4 +1,4 @@
-"""One configuration, really trained for a few steps, with what PyTorch's allocator says about it."""
+"""Train one configuration for a few steps, and record the numbers of PyTorch's allocator."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from gpumemnet.learning.dataset.workload import Workload, loss_of, make_inputs, 
 from gpumemnet.names import Optimizer, Precision
 
 STEPS = 4
-"""Optimizer states exist from the first step on, so the second has the full peak; two more show that it stays."""
+"""Optimizer states exist from the first step on, so the second has the full peak; two more prove that it is stable."""
 SLOW_AFTER_S = 1.0
-"""A run that has taken this long stops after three good steps."""
+"""Seconds after which a run stops at three good steps."""
 SMALL_MODEL_PARAMS = 20_000_000
-"""Up to here models are built on the CPU and moved, as scripts do; larger ones on the GPU, where it takes no time."""
+"""Models up to this size are built on the CPU and moved, as in scripts; larger ones on the GPU, which is fast."""
 
 Say = Callable[[str], None]
 
 
 class PhasePeaks:
-    """Allocator peaks of forward, backward and optimizer step, kept over all steps."""
+    """Allocator peaks of forward, backward and optimizer step over all steps."""
 
     def __init__(self) -> None:
         self.allocated: dict[str, int] = {}
         self.reserved = 0
 
     def close(self, phase: str) -> None:
-        """End a phase: note its peak and start the next one from here."""
+        """End a phase: record its peak and start the next one."""
         peak = torch.cuda.max_memory_allocated()
         self.allocated[phase] = max(peak, self.allocated.get(phase, 0))
         self.reserved = max(self.reserved, torch.cuda.max_memory_reserved())
@@ -41,11 +41,11 @@ class PhasePeaks:
 
 
 def make_optimizer(config: Configuration, model: nn.Module) -> torch.optim.Optimizer:
-    """Return the optimizer with PyTorch's defaults beside what the configuration asks for.
+    """Return the optimizer with PyTorch's defaults plus the configuration's settings.
 
     Args:
-        config: Names the optimizer and its implementation.
-        model: Whose parameters it updates.
+        config: Gives the optimizer and its implementation.
+        model: The model to optimize.
     """
     how: dict[str, Any] = {
         "default": {},
@@ -69,13 +69,13 @@ def make_optimizer(config: Configuration, model: nn.Module) -> torch.optim.Optim
 
 
 def build_model(config: Configuration, work: Workload, device: torch.device, on_cpu: bool) -> nn.Module:
-    """Return the model on the device, its parameters in the dtype that the precision asks for.
+    """Return the model on the device, with parameters in the dtype of the precision.
 
     Args:
-        config: Tells the precision.
-        work: Makes the model.
-        device: Where it goes.
-        on_cpu: Whether it is built on the CPU first, so that building leaves nothing on the device.
+        config: Gives the precision.
+        work: Builds the model.
+        device: Its device.
+        on_cpu: Whether to build it on the CPU first, so that building leaves nothing on the device.
     """
     dtype = torch.bfloat16 if config.precision is Precision.BF16 else torch.float32
     if on_cpu:
@@ -85,7 +85,7 @@ def build_model(config: Configuration, work: Workload, device: torch.device, on_
         with device:
             model = work.build()
         torch.set_default_dtype(torch.float32)
-        # Some make a tensor of a named type, which is on the CPU.
+        # Some create a tensor of a named type, which is on the CPU.
         model = model.to(device=device, dtype=dtype)
     if config.gradient_checkpointing:
         work.set_checkpointing(model)
@@ -101,14 +101,14 @@ def train(
     busy_s: float = 0.0,
     on_steady: Say | None = None,
 ) -> dict[str, Any]:
-    """Train a few steps and return what was seen; memory errors pass through to the caller.
+    """Train a few steps and return the measurements; memory errors are passed to the caller.
 
     Args:
-        config: What to train.
-        device: Where; allocator figures are None off the GPU.
+        config: The configuration.
+        device: The device; allocator numbers are None without a GPU.
         build_on_cpu: Build the model on the CPU and move it; None decides by its size.
         params: Number of parameters, for that decision.
-        busy_s: Go on training for this long after the counted steps, for the activity counters.
+        busy_s: Seconds of further training after the counted steps, for the activity counters.
         on_steady: Called when that time begins.
     """
     cuda = device.type == "cuda"
@@ -124,7 +124,7 @@ def train(
     target = None if work.target is None else make_tensor(work.target, config.batch_size, device, dtype)
     optimizer = make_optimizer(config, model)
     amp = config.precision is Precision.AMP
-    # A small first scale: no step is skipped for overflow, so the optimizer's states exist after the first.
+    # A small initial scale: no step is skipped for overflow, so the optimizer's states exist after the first.
     scaler = torch.amp.GradScaler(device.type, init_scale=64.0, enabled=amp)
     if cuda:
         peaks.close("build")
@@ -136,7 +136,7 @@ def train(
     loss: Tensor | None = None
 
     def step() -> None:
-        # `output` and `loss` of one step live until the next replaces them, as in any plain training loop.
+        # `output` and `loss` of one step live until the next replaces them, as in a plain training loop.
         nonlocal output, loss, skipped, after_step
         begin = time.monotonic()
         optimizer.zero_grad()

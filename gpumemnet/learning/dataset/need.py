@@ -1,4 +1,4 @@
-"""A rough idea of a configuration's need, found without a GPU: it only decides who may run beside whom."""
+"""Estimate a configuration's need roughly, without a GPU, only to decide which runs may be concurrent."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BASE_BYTES = 800 * MIB
 """Context and libraries of a training process on an H200, rounded up (about 750 MiB seen)."""
 
 UNKNOWN_REAL_BYTES = 30 * GIB
-"""Kept free for a real model that cannot be traced; the held-out batch sizes stay below it ..."""
+"""Kept free for a real model that cannot be traced; the held-out batch sizes need less ..."""
 UNKNOWN_WEIGHTS_BYTES, UNKNOWN_TOKEN_BYTES = 4 * GIB, 2 * MIB
-"""... and for one that reads text at most this much, and this much for each token: 24 layers of width 1,024."""
+"""... and, for a text model, at most this much, and this much per token: 24 layers of width 1,024."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Need:
     """A rough need.
 
     Attributes:
-        total_bytes: Process memory expected at the peak.
+        total_bytes: Expected process memory at the peak.
         params: Number of parameters.
     """
 
@@ -38,13 +38,13 @@ class Need:
 
 
 def estimate_need(config: Configuration) -> Need:
-    """Run one forward pass on the meta device and add up what backward would need."""
+    """Run one forward pass on the meta device and sum the memory for backward."""
     if config.family != "real":
         return _traced_need(config)
     try:
         return _traced_need(config)
     except (RuntimeError, NotImplementedError, TypeError):
-        # Some real models look at values while they are built or run, which the meta device has not.
+        # Some real models read values while they are built or run, which the meta device lacks.
         tokens = config.batch_size * (config.seq_len or 0)
         by_tokens = UNKNOWN_WEIGHTS_BYTES + tokens * UNKNOWN_TOKEN_BYTES
         return Need(
@@ -64,7 +64,7 @@ def _traced_need(config: Configuration) -> Need:
         torch.set_default_dtype(previous)
     params = sum(p.numel() for p in model.parameters())
     if config.family == "recurrent":
-        # Off the GPU, PyTorch unrolls recurrent layers step by step: slow, and not what cuDNN keeps.
+        # Without a GPU, PyTorch unrolls recurrent layers step by step: slow, and unlike cuDNN's reserve.
         saved = int(recurrent.saved_elements(config.style, config.arch) * dtype.itemsize * config.batch_size)
         largest = saved // 3
     else:
@@ -108,5 +108,5 @@ def _saved_bytes(
 
 
 def reservation(need_bytes: int) -> int:
-    """Return what to keep free for a run of this rough need: some more, since the need is rough."""
+    """Return the bytes to keep free for a run of this rough need, with a margin as it is rough."""
     return int(need_bytes * 1.12 + 0.3 * GIB)

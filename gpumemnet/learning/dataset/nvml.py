@@ -1,4 +1,4 @@
-"""What NVML says about the card and the processes on it, read from outside the training process."""
+"""Read the GPU and its processes with NVML, from outside the training process."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Card:
         }
 
     def usable_bytes(self) -> int:
-        """Return total memory less the driver's reserve."""
+        """Return total memory minus the driver's reserve."""
         memory = pynvml.nvmlDeviceGetMemoryInfo(self._handle, version=pynvml.nvmlMemory_v2)
         return int(memory.total - memory.reserved)
 
     def processes(self) -> dict[int, int]:
-        """Return the bytes that each process holds, as nvidia-smi shows them."""
+        """Return the bytes of each process, as in nvidia-smi."""
         rows = pynvml.nvmlDeviceGetComputeRunningProcesses(self._handle)
         return {row.pid: row.usedGpuMemory for row in rows if row.usedGpuMemory is not None}
 

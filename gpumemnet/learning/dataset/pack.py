@@ -1,4 +1,4 @@
-"""From the raw records of several runs to the one clean file that is kept: pure."""
+"""Merge the raw records of several runs into the final file. No I/O."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ ACTIVITY_KEYS = ("smact_pct", "smocc_pct", "tensor_pct", "dram_pct")
 LARGEST_USUAL_BASE_BYTES = 800 * MIB
 KEPT_OUTCOMES = ("ok", "oom")
 WORKING_KEYS = ("estimate_s", "context_s", "train_s", "neighbours", "alone")
-"""Figures of the measuring itself; of no use to a reader of the data."""
+"""Values about the measuring process, which are irrelevant in the data."""
 
 
 def pack(raw_files: Iterable[Iterable[Record]]) -> list[Record]:
     """Return one row per configuration, by its name: successes and clean out-of-memory ends.
 
-    Each row carries the versions of the session that made it. Where a configuration was measured a second time by
-    itself, its activity counters and its undisturbed step time are taken over into the row.
+    Each row has the versions of its session. If a configuration was measured again alone, its activity counters and its
+    undisturbed step time are copied into the row.
 
     Args:
-        raw_files: The records of each raw file in order, each file opening with a session record; or the rows of a
-            file that was packed before, which stay as they are.
+        raw_files: The records of each raw file in order, each file starting with a session record; or the rows of a
+            packed file, which stay unchanged.
     """
     rows: dict[tuple[int, int, int], Record] = {}
     for records in raw_files:
@@ -48,21 +48,21 @@ def _packed(record: Record) -> bool:
 
 
 def _squeezed(record: Record) -> bool:
-    """Return whether the allocator had to give memory back: neighbours had part in what was measured."""
+    """Return whether the allocator had to free cached memory: neighbours affected the measurement."""
     return record["outcome"] == "ok" and bool(record.get("num_alloc_retries")) and not record["alone"]
 
 
 def _inherited(record: Record) -> bool:
-    """Return whether a process that is used again still holds libraries that only an earlier row needed.
+    """Return whether a reused process still holds libraries that only an earlier row needed.
 
-    Of the processes that ran one row, 99 % have a base of at most 790 MiB; a few convolutions load 400 MiB more.
+    Of the processes with one row, 99 % have a base of at most 790 MiB; a few convolutions load 400 MiB more.
     """
     base_bytes = record.get("base_bytes") or 0
     return record.get("runs_before", 0) > 0 and base_bytes > LARGEST_USUAL_BASE_BYTES
 
 
 def _clean(record: Record) -> Record:
-    """Drop the figures of the measuring; a step time that neighbours disturbed is not a step time."""
+    """Remove values about the measuring process; a step time that neighbours disturbed is invalid."""
     row = {"variant": 0, "runs_before": 0} | {
         key: value for key, value in record.items() if key not in WORKING_KEYS
     }
@@ -72,7 +72,7 @@ def _clean(record: Record) -> Record:
 
 
 def _merged(first: Record, second: Record) -> Record:
-    """Return the first row with what only the second knows."""
+    """Return the first row, completed from the second."""
     return {key: second.get(key) if value is None else value for key, value in first.items()} | {
         key: value for key, value in second.items() if key not in first
     }

@@ -1,4 +1,4 @@
-"""A line now and then that shows how far a run of many jobs is."""
+"""Print the progress of a run of many jobs now and then."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ EVERY_S = 5.0
 
 
 class Progress:
-    """Prints a bar over the time that the run has."""
+    """Prints a bar of the elapsed share of the run's time."""
 
     def __init__(self, now: float, stop_at_s: float) -> None:
         self._shown_s = self._begin_s = now
@@ -18,12 +18,12 @@ class Progress:
     def show(
         self, now: float, counts: Mapping[str, int], states: Iterable[str], *, last: bool = False
     ) -> None:
-        """Print a line if the last one is some seconds old.
+        """Print a line if the last one is a few seconds old.
 
         Args:
             now: Monotonic time in seconds.
             counts: Outcomes so far.
-            states: Of the processes at work.
+            states: States of the running processes.
             last: Print in any case.
         """
         if not last and now - self._shown_s < EVERY_S:

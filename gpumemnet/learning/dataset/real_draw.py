@@ -1,7 +1,7 @@
-"""Which real models are measured and how they are trained: pure draws, the same on every machine.
+"""Draw which real models are measured and how they are trained; the same on every machine. No I/O.
 
-The held-out ones judge: no estimator is trained or tuned on them, and no row of a training set is a near twin of one
-(see splits.py). The trained ones teach.
+The held-out ones are for evaluation: no estimator is trained or tuned on them, and no training row is a near twin of
+one (see splits.py). The others are for training.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpumemnet.names import OPTIMIZERS, PRECISIONS
 HELDOUT_SEED, TRAINED_SEED = 2026, 2027
 HELDOUT_RUNS = 3
 USUAL_PICTURES, USUAL_PICTURES_LARGE, USUAL_TOKENS = 96, 16, 8192
-"""A usual batch of the trained models, in images or tokens; a twelfth of it up to twice it is drawn."""
+"""Usual batch of the training models, in images or tokens; a twelfth of it up to twice it is drawn."""
 LARGE = ("nasnetalarge", "pnasnet5large", "samvit_base_patch16_224")
 NO_CHECKPOINTING = (
     "albert",
@@ -52,10 +52,10 @@ def heldout_configurations() -> list[Configuration]:
 
 
 def trained_configurations(runs: int) -> Iterator[Configuration]:
-    """Yield the configurations to train on: every model once, then every model again with other settings.
+    """Yield the configurations for training: every model once, then every model again with other settings.
 
     Args:
-        runs: How often each model comes; the first rounds do not depend on it.
+        runs: Number of configurations per model; the first rounds do not depend on it.
     """
     entries = list(_trained_entries())
     for index in range(runs * len(entries)):

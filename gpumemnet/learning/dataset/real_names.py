@@ -1,8 +1,8 @@
-"""Names of real models: those that judge the estimators, and others that they are trained on. Data alone.
+"""Names of real models for evaluation, and others for training. Data only.
 
-The two share no name, and none of the thesis' eighteen models is trained on. Some of the trained are relatives of a
-held-out one all the same (skresnet34 and res2net50 of ResNet, pegasus of BART, switch_transformers of T5, olmo2 of
-LLaMA), but none is a near twin: those are left out when rows are packed (see splits.py).
+The two sets share no name, and none of the thesis' eighteen models is used for training. Some training models are still
+related to a held-out one (skresnet34 and res2net50 to ResNet, pegasus to BART, switch_transformers to T5, olmo2 to
+LLaMA), but none is a near twin: those are removed when rows are packed (see splits.py).
 """
 
 from __future__ import annotations

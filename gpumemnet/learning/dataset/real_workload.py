@@ -1,4 +1,4 @@
-"""Real models of torchvision, timm and transformers as workloads, with random weights, nothing downloaded."""
+"""Real models of torchvision, timm and transformers as workloads, with random weights and no downloads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def real_workload(config: Configuration) -> Workload:
 def _torchvision(name: str) -> nn.Module:
     import torchvision
 
-    # Auxiliary heads return several outputs; plain classification is what is measured here.
+    # Auxiliary heads return several outputs; only plain classification is measured here.
     extra = {"aux_logits": False, "init_weights": False} if name in ("googlenet", "inception_v3") else {}
     model: nn.Module = torchvision.models.get_model(name, weights=None, **extra)
     return model
@@ -82,7 +82,7 @@ def _transformers_workload(name: str, task: str, size: int, changes: dict[str, A
 
 
 def _transformers_config(name: str, task: str) -> Any:
-    """Return the library's own default configuration of the model, or a published small one."""
+    """Return the library's default configuration of the model, or a published small one."""
     import transformers as t
 
     special: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Runs many configurations at once on one card: restartable, bounded in time, each result stored as it comes."""
+"""Run many configurations at once on one GPU: restartable, time-limited, each result stored at once."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from gpumemnet.units import GIB, MIB
 STATE_LIMIT_S = 30.0
 """A run that trains longer is stored as a timeout."""
 LAST_START_S = 10.0
-"""Nothing new is started this shortly before the end."""
+"""Seconds before the end in which no run is started."""
 RUNS_PER_PROCESS = 40
 QUEUE = 12
-"""Children that may wait, with their rough need known, for large and small to be mixed well."""
+"""Maximum number of waiting children with known rough need, for a good mix of large and small."""
 CONTEXT_BYTES = 800 * MIB
-"""What a process that has run something before holds while it waits."""
+"""Memory of a waiting process that has run a job before."""
 TICK_S = 0.01
 SAMPLE_S = 0.03
-"""How often NVML is asked: a run lasts a second or more, and its memory only grows."""
+"""Interval between NVML readings: a run lasts a second or more, and its memory only grows."""
 SKIP_ABOVE = 1.25
-"""Configurations whose rough need is above the card by this factor are not run, except one in EXAMPLES."""
+"""Configurations with a rough need above the GPU's memory by this factor are skipped, except one in EXAMPLES."""
 EXAMPLES = 8
 
 
 class Runner:
-    """The loop: keep children at work, let up to `slots` of them train, by memory, sample NVML, store."""
+    """Main loop: keep children busy, let up to `slots` of them train as memory permits, sample NVML, store."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Runner:
         self.sampled_s = 0.0
 
     def run(self) -> Counter[str]:
-        """Work until the jobs are used up or the time is; return the counts of outcomes."""
+        """Run until the jobs or the time are used up; return the counts of outcomes."""
         try:
             while (now := time.monotonic()) < self.stop_at_s:
                 if now < self.stop_at_s - LAST_START_S:
@@ -139,7 +139,7 @@ class Runner:
         child.reserved_bytes = min(reservation(need_bytes), self.capacity)
 
     def _next(self, child: Child) -> None:
-        """Give a child that is done its next job, or end it."""
+        """Give an idle child its next job, or end it."""
         now = time.monotonic()
         late = now >= self.stop_at_s - LAST_START_S
         done = child.libraries == "fresh" or child.runs_before + 1 >= RUNS_PER_PROCESS or late
@@ -158,7 +158,7 @@ class Runner:
         end_bytes = self.gpu.processes().get(child.pid)
         crowded = row["outcome"] == "oom" and child.neighbours > 0
         if crowded and not child.job.alone:
-            # Its neighbours may be the reason: once more, by itself.
+            # Its neighbours may be the reason: run it again alone.
             self.queue.put_back(replace(child.job, alone=True))
             self.counts["crowded"] += 1
             self._end(child)
@@ -187,7 +187,7 @@ class Runner:
         self.store(child.job.config.to_json() | row)
 
     def _finish(self, child: Child, row: dict[str, Any]) -> None:
-        """Store the result and let the child clean up, or end it if it has failed."""
+        """Store the result and let the child clean up, or end it if it failed."""
         self._keep(child, row)
         if row["outcome"] == "ok":
             child.state, child.since_s = "cleaning", time.monotonic()
@@ -196,13 +196,13 @@ class Runner:
             self._end(child)
 
     def _gone(self, child: Child) -> None:
-        """Note a child that ended by itself: after its work, or killed by a signal or a fault of the driver."""
+        """Record a child that ended by itself: after its work, or by a signal or a driver fault."""
         if child.state != "cleaning":
             self._keep(child, child.row or {"outcome": "error", "error": f"ended in state {child.state}"})
         self._end(child)
 
     def _end(self, child: Child) -> None:
-        """Kill a child; the driver takes a while to free its memory, so it is only forgotten once it is gone."""
+        """Kill a child; the driver needs time to free its memory, so it stays listed until it is gone."""
         os.kill(child.pid, signal.SIGKILL)
         child.pipe.close()
         child.state = "ending"

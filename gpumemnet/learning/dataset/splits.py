@@ -1,4 +1,4 @@
-"""Which rows may train and which may judge: pure, from the names of the rows alone."""
+"""Decide which rows are for training and which for evaluation, from the rows' names only. No I/O."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from gpumemnet.learning.dataset.store import Record
 
 TWIN_PARAMS = 0.01
-"""A generated model with as many parameters as a held-out one, within this share ..."""
+"""A generated model with as many parameters as a held-out one, within this share, ..."""
 TWIN_TENSORS = 0.02
-"""... in as many tensors, within this share, counts as its near twin."""
+"""... and as many tensors, within this share, counts as its near twin."""
 
 
 def near_twins(rows: Iterable[Record], heldout: Sequence[Record]) -> list[Record]:

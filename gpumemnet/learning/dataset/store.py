@@ -1,4 +1,4 @@
-"""Records in files: JSON lines while a run goes on, compressed once it is kept."""
+"""Store records in files: JSON lines during a run, compressed for storage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA = Path(__file__).resolve().parents[2] / "data"
 TRAINING_ROWS = DATA / "train_h200.jsonl.xz"
 TRAINING_TEXTS = DATA / "train_h200_texts.jsonl.xz"
 TRACED_ROWS = DATA / "families_traced.jsonl.xz"
-"""Families that were traced and not measured, written by bench/estimator/families.py."""
+"""Families that were traced and not measured, from bench/estimator/families.py."""
 HELDOUT_ROWS = DATA / "heldout_h200.jsonl.xz"
 
 
@@ -25,7 +25,7 @@ def _open(path: Path, mode: str) -> TextIO:
 
 
 def read_records(path: Path) -> Iterator[Record]:
-    """Yield the records of a .jsonl or .jsonl.xz file; a last line cut off by a kill is left out."""
+    """Yield the records of a .jsonl or .jsonl.xz file, without a last line cut off by a kill."""
     with _open(path, "r") as lines:
         for line in lines:
             if not line.endswith("\n"):
@@ -34,11 +34,11 @@ def read_records(path: Path) -> Iterator[Record]:
 
 
 def write_records(path: Path, records: Iterable[Record]) -> int:
-    """Write all records, one line each with sorted keys; return how many.
+    """Write all records, one line each with sorted keys; return their number.
 
     Args:
-        path: A .jsonl or .jsonl.xz file, written anew.
-        records: What goes into it.
+        path: A .jsonl or .jsonl.xz file, which is overwritten.
+        records: The records.
     """
     count = 0
     with _open(path, "w") as out:
@@ -49,7 +49,7 @@ def write_records(path: Path, records: Iterable[Record]) -> int:
 
 
 def appender(path: Path) -> Callable[[Record], None]:
-    """Return a function that appends one record and leaves nothing in a buffer."""
+    """Return a function that appends one record without buffering."""
     out = open(path, "a", encoding="utf-8", buffering=1)  # noqa: SIM115 - open as long as the process lives
 
     def append(record: Record) -> None:
@@ -59,12 +59,12 @@ def appender(path: Path) -> Callable[[Record], None]:
 
 
 def row_key(record: Record) -> tuple[int, int, int]:
-    """Return (seed, index, variant), which name a configuration."""
+    """Return (seed, index, variant), which identify a configuration."""
     return record["seed"], record["index"], record.get("variant", 0)
 
 
 def done_keys(paths: Iterable[Path]) -> set[tuple[int, int, int]]:
-    """Return the names of the configurations already stored."""
+    """Return the keys of the stored configurations."""
     return {
         row_key(record)
         for path in paths

@@ -1,7 +1,7 @@
-"""The summary texts of a configuration: torchsummary, torchinfo and print(model), as its user would have made them.
+"""Make the summary texts of a configuration as a user would: torchsummary, torchinfo and print(model).
 
-Models are built on the meta device, so that a text takes milliseconds and no memory. torchinfo runs as it is;
-torchsummary insists on real CPU or GPU tensors, so its few lines of logic are repeated here and tested against it.
+Models are built on the meta device, so that a text takes milliseconds and no memory. torchinfo runs unchanged;
+torchsummary needs real CPU or GPU tensors, so its few lines of logic are repeated here and tested against it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ TORCHINFO_STYLES: tuple[tuple[dict[str, Any], float], ...] = (
         0.35,
     ),
 )
-"""The columns and depths people ask for: the default, all levels, and everything."""
+"""Usual columns and depths: the default, all levels, and everything."""
 
 
 SMALL_BATCH = 2
-"""Samples that real models are shown: who prints a summary once trains with many batch sizes afterwards."""
+"""Batch size in summaries of real models: after one summary, a user trains with many batch sizes."""
 
 
 def texts(config: Configuration) -> dict[str, str]:
-    """Return the texts of one configuration by format; formats that cannot show the model are left out.
+    """Return the texts of one configuration by format, without formats that cannot show the model.
 
-    Some real models look at the values of their tensors, which the meta device has not; they run on the CPU instead.
+    Some real models read the values of their tensors, which the meta device lacks; they run on the CPU instead.
     """
     if config.family != "real":
         return _texts_on("meta", config, config.batch_size)
@@ -57,7 +57,7 @@ def _texts_on(device_name: str, config: Configuration, batch_size: int) -> dict[
 
 
 def text_record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the texts of a stored row under the row's name."""
+    """Return the texts of a stored row, with the row's name."""
     torch.set_num_threads(1)
     config = Configuration.from_json(record)
     return {"seed": config.seed, "index": config.index, "variant": config.variant, "texts": texts(config)}
@@ -68,7 +68,7 @@ def texts_on_device(config: Configuration, device: torch.device) -> dict[str, st
 
     Args:
         config: The model and its batch.
-        device: Where it runs once.
+        device: Device for one run.
     """
     work = workload(config)
     model = work.build().to(device)
@@ -91,7 +91,7 @@ def _all_texts(
             ("torchsummary", lambda: torchsummary_text(model, args)),
         ):
             if name == "torchsummary" and (kwargs or not all(a.is_floating_point() for a in args)):
-                # torchsummary makes float inputs only.
+                # torchsummary only makes float inputs.
                 continue
             try:
                 found[name] = make()
@@ -113,7 +113,7 @@ def torchinfo_text(
         model: The model.
         args: Positional inputs, batch first.
         kwargs: Inputs by name, batch first.
-        device: Where they are.
+        device: Device of the inputs.
         options: Further options of torchinfo.
     """
     import torchinfo
@@ -123,14 +123,14 @@ def torchinfo_text(
 
 
 def torchsummary_text(model: nn.Module, args: tuple[Tensor, ...]) -> str:
-    """Return the text that torchsummary 1.5.1 prints, its own rules for counting included.
+    """Return the text of torchsummary 1.5.1, with its rules for counting.
 
     Args:
         model: The model.
         args: Its inputs, batch first.
 
     Raises:
-        AttributeError: A module returns something else than tensors; torchsummary fails there too.
+        AttributeError: A module returns something other than tensors; torchsummary also fails then.
     """
     rows: list[tuple[str, list[Any], int, bool]] = []
 

@@ -1,7 +1,7 @@
-"""What the parent loads once, so that its forked children need not: imports only, never CUDA itself.
+"""Modules that the parent loads once for its forked children: imports only, never CUDA.
 
-PyTorch cannot use CUDA in a child once its parent has asked for it, and some imports ask. So each step is tried in a
-process of its own first; a step that would spoil the parent is left out, which only costs time.
+PyTorch cannot use CUDA in a child after a query by its parent, and some imports query it. So each step is tried in a
+separate process first; a harmful step is skipped, which only costs time.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gpumemnet.learning.dataset.need import estimate_need
 
 Step = tuple[str, Callable[[], None]]
 TRACED = 40
-"""Enough configurations to meet every family, so that everything PyTorch imports late has been imported."""
+"""Enough configurations for every family, so that all late imports of PyTorch are done."""
 
 
 def warm_up(heldout: bool) -> list[str]:
-    """Run every harmless step in this process; return the names of those left out."""
+    """Run every harmless step in this process; return the names of skipped ones."""
     steps: list[Step] = [("compiler", _compiler), ("meta traces", _traces), ("optimizers", _optimizers)]
     if heldout:
         steps += [("torchvision", _torchvision), ("timm", _timm), ("transformers", _transformers)]
@@ -100,6 +100,6 @@ def _timm() -> None:
 def _transformers() -> None:
     import transformers
 
-    # The library loads its classes when they are first named.
+    # The library loads its classes on first use.
     for name in ("AutoModelForMaskedLM", "AutoConfig"):
         getattr(transformers, name)

@@ -1,4 +1,4 @@
-"""What PyTorch needs to train one configuration: a model, tensors and a loss."""
+"""Everything PyTorch needs to train a configuration: a model, tensors and a loss."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from gpumemnet.learning.dataset.config import TensorSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A model that can be built, and what goes in and is expected to come out.
+    """A model that can be built, with its inputs and target.
 
     Attributes:
         build: Makes the model on the current default device, with the current default dtype.
         inputs: The inputs, by position or by keyword.
-        target: What the output is compared with; None if the model computes its own loss.
+        target: The target of the output; None if the model computes its own loss.
         loss: "cross_entropy", "bce" or "own".
         set_checkpointing: Switches gradient checkpointing on in a built model.
     """
@@ -37,8 +37,8 @@ def make_tensor(spec: TensorSpec, batch_size: int, device: torch.device | str, d
     Args:
         spec: The tensor without its batch dimension.
         batch_size: Samples.
-        device: Where it is made.
-        dtype: Of floating point values.
+        device: Its device.
+        dtype: Type of floating point values.
     """
     shape = (batch_size, *spec.shape)
     if spec.kind == "int":
@@ -54,8 +54,8 @@ def make_inputs(
     Args:
         work: The workload.
         batch_size: Samples.
-        device: Where they are made.
-        dtype: Of floating point values.
+        device: Their device.
+        dtype: Type of floating point values.
     """
     if isinstance(work.inputs, Mapping):
         return (), {k: make_tensor(spec, batch_size, device, dtype) for k, spec in work.inputs.items()}
@@ -67,8 +67,8 @@ def loss_of(work: Workload, output: Any, target: Tensor | None) -> Tensor:
 
     Args:
         work: The workload.
-        output: Of the model.
-        target: What it is compared with; None if the model computes its own loss.
+        output: Output of the model.
+        target: Its target; None if the model computes its own loss.
     """
     if work.loss == "own":
         own: Tensor = output.loss

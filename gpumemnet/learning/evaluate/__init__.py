@@ -1,1 +1,1 @@
-"""Every estimator's figures: on the data of others, and on our held-out models. Needs the `train` extra."""
+"""Evaluation of every estimator: on other authors' data, and on RAD's held-out models. Needs the `train` extra."""

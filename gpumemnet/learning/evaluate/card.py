@@ -1,4 +1,4 @@
-"""The caching allocator on a card that ends, as the peers' runs met it."""
+"""The caching allocator with limited GPU memory, as in GPUMemNet's runs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from gpumemnet.gpu_memory.allocator.caching import CachingAllocator
 from gpumemnet.units import MIB
 
 CARD_BYTES = 38_800 * MIB
-"""What an A100 of 40 GB (40,536 MiB) leaves to the allocator beside a context and libraries of about 1,700 MiB."""
+"""Memory of an A100 of 40 GB (40,536 MiB) for the allocator, after a context and libraries of about 1,700 MiB."""
 
 
 class CardFull(Exception):
-    """The card has no room for another segment."""
+    """The GPU has no memory for another segment."""
 
 
 class CardAllocator(CachingAllocator):
-    """The caching allocator on a card that ends: cached segments are given back, then it fails."""
+    """The caching allocator with limited GPU memory: it frees cached segments, then fails."""
 
     def __init__(self, card_bytes: int | None) -> None:
         super().__init__()

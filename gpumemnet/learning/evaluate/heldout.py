@@ -1,4 +1,4 @@
-"""Real models that no row was made from: every estimator on the runs of gpumemnet/data/heldout_h200.jsonl.xz."""
+"""Evaluate every estimator on real models without training rows: gpumemnet/data/heldout_h200.jsonl.xz."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from gpumemnet.summaries.texts.formats.detect import parse_text
 from gpumemnet.units import MIB
 
 MAIN_FORMAT = "torchinfo"
-"""The format whose rows judge the estimators that need a summary: it can show every kind of model."""
+"""Format for evaluating the estimators that need a summary: it can show every kind of model."""
 BOUNDED = ("ours", "boosted")
-"""Estimators that promise a bound; the others' estimate is all they say."""
+"""Estimators with a bound; the others only give an estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class Answers:
     """One estimator's answers for some rows, in MiB.
 
     Attributes:
-        estimator: Its name, and what the rows have in common.
+        estimator: Its name, and the common property of the rows.
         rows: The runs.
         estimate_mib: Best guess of each.
         upper_mib: Bound of each.
-        answers: In full, from estimators that answer for profiles.
+        answers: Full estimates, from estimators of profiles.
     """
 
     estimator: str
@@ -43,26 +43,26 @@ class Answers:
     answers: list[Estimate] = field(default_factory=list)
 
     def scores(self) -> Scores:
-        """Score the answers; only estimators that promise a bound are judged by one."""
+        """Score the answers; only estimators with a bound are scored on one."""
         upper = self.upper_mib if self.estimator.split(",")[0] in BOUNDED else None
         return score([row.peak_mib for row in self.rows], self.estimate_mib, upper)
 
 
 def held_out(path: Path) -> list[Row]:
-    """Read the held-out runs; nothing is trained or tuned on them."""
+    """Read the held-out runs; they are never used for training or tuning."""
     return load_rows(path)
 
 
 def all_answers(rows: list[Row], path: Path, *, others: bool = True) -> list[Answers]:
-    """Ask every estimator.
+    """Run every estimator.
 
     Args:
         rows: Held-out rows of all formats.
         path: Their file: FakeTensor needs the models.
-        others: Whether to ask the other estimators, which takes much longer.
+        others: Whether to run the other estimators, which takes much longer.
 
     Returns:
-        Ours by format of summary first, then the others on MAIN_FORMAT.
+        RAD's estimator by format of summary first, then the others on MAIN_FORMAT.
     """
     found = [
         ask("ours", [row for row in rows if row.text_format == name], ESTIMATORS["ours"], note=f", {name}")
@@ -88,13 +88,13 @@ def all_answers(rows: list[Row], path: Path, *, others: bool = True) -> list[Ans
 
 
 def ask(name: str, rows: list[Row], estimator: Callable[..., Estimate], note: str = "") -> Answers:
-    """Ask one estimator for every row; none if its weights are missing.
+    """Run one estimator on every row; return no rows if its weights are missing.
 
     Args:
-        name: Of the estimator, for the tables.
+        name: Name of the estimator, for the tables.
         rows: Held-out runs with their profiles.
         estimator: Takes a profile and a GPU's name.
-        note: Put behind the name.
+        note: Suffix of the name.
     """
     try:
         answers = [estimator(row.profile, GPU) for row in rows]
@@ -110,7 +110,7 @@ def ask(name: str, rows: list[Row], estimator: Callable[..., Estimate], note: st
 
 
 def ask_layers(rows: list[Row]) -> Answers:
-    """Ask the Transformer classifier, which reads the layers themselves."""
+    """Run the Transformer classifier, which reads the layers."""
     try:
         answers = [
             transformer.estimate_layers(parse_text(row.text, path=row.name), row.profile, GPU) for row in rows
@@ -122,10 +122,10 @@ def ask_layers(rows: list[Row]) -> Answers:
 
 
 def fake_tensor(path: Path) -> dict[int, float]:
-    """Trace the held-out models with FakeTensor; empty where torchvision, timm or transformers is missing.
+    """Trace the held-out models with FakeTensor; empty if torchvision, timm or transformers is missing.
 
     Returns:
-        MiB by number of the run.
+        MiB by run number.
     """
     import torch
 

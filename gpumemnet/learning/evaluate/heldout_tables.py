@@ -1,4 +1,4 @@
-"""What the answers for held-out runs come to: errors, by source, and what is booked."""
+"""Tables of the answers for held-out runs: errors, errors by source, and bookings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gpumemnet.learning.evaluate.scores import markdown, percent, score
 from gpumemnet.units import MIB
 
 SHARES = (0.8, 0.9, 0.95, 0.99)
-"""Quantiles that the table of bookings shows."""
+"""Quantiles in the table of bookings."""
 
 
 def table(found: list[Answers]) -> str:
-    """Lay the scores out."""
+    """Return a table of the scores."""
     rows = []
     for answers in found:
         scores = answers.scores()
@@ -37,7 +37,7 @@ def table(found: list[Answers]) -> str:
 
 
 def by_source(answers: Answers) -> str:
-    """Lay out one estimator's scores by the library that the models come from."""
+    """Return one estimator's scores by source library of the models."""
     groups = sorted({row.group.split("/")[1].split(":")[0] for row in answers.rows})
     rows = []
     for group in groups:
@@ -58,7 +58,7 @@ def by_source(answers: Answers) -> str:
 
 
 def bookings(found: list[Answers]) -> str:
-    """Lay out how often each quantile is exceeded, and how much booking it takes of what is needed."""
+    """Return how often each quantile is exceeded, and the ratio of booked to needed memory."""
     rows = []
     for answers in found:
         if not any(answer.quantiles for answer in answers.answers):

@@ -1,6 +1,6 @@
-"""Read GPUMemNet's measurements (their licence forbids shipping them: they come from a folder of the user's).
+"""Read GPUMemNet's measurements (their licence forbids shipping them: the user supplies the folder).
 
-The columns that begin with "Avg" were measured while the network trained. A job that has not run has none, so they
+The columns that begin with "Avg" were measured while the network trained. They do not exist before a job runs, so they
 are never read here.
 """
 
@@ -45,16 +45,16 @@ class PeerLayer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerRun:
-    """One measured training of GPUMemNet's.
+    """One measured training of GPUMemNet.
 
     Attributes:
         architecture: "pyramid", "residual", ...
-        layers: In the order in which they run.
+        layers: In running order.
         activation: Name of the activation function.
         batch_size: Samples per step.
         channels: Input channels; for an MLP the input's width.
         image_size: Height and width of the input; 1 for an MLP.
-        peak_mib: The label: highest memory.used of nvidia-smi.
+        peak_mib: The label: highest memory.used in nvidia-smi.
         out_of_memory: True if it crashed; the label is then the value reached, not the need.
     """
 
@@ -78,12 +78,12 @@ class PeerRun:
         return sum(layer.activations for layer in self.layers)
 
     def count(self, kind: str) -> int:
-        """Return how many layers of a kind there are."""
+        """Return the number of layers of a kind."""
         return sum(layer.kind == kind for layer in self.layers)
 
 
 def read_cnn(folder: Path) -> list[PeerRun]:
-    """Read the CNN snapshot; rows without a network (they crashed before it was printed) are left out."""
+    """Read the CNN snapshot, without rows that have no network (they crashed before it was printed)."""
     return [run for row in _rows(folder / CNN_FILE) if (run := _run(row, _CNN_NAME, "conv2d")) is not None]
 
 

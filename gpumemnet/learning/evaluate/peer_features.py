@@ -1,4 +1,4 @@
-"""Features of GPUMemNet's runs: the thesis' own, and those of our account."""
+"""Features of GPUMemNet's runs: those of the thesis, and those of the analytical model."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _OTHER_CODE = (1, 0)
 
 
 def paper_features(runs: list[PeerRun]) -> Floats:
-    """Build the scalar features of the thesis' estimators (section 5.4.4), unscaled as there.
+    """Build the scalar features of the thesis' estimators (section 5.4.4), also unscaled.
 
     Returns:
         One row per run: depth, activations, activations * batch, parameters, batch, convolutions, linear layers,
-        normalisations, dropouts, and sine and cosine of the activation function's number.
+        normalizations, dropouts, and sine and cosine of the activation function's number.
     """
     rows = []
     for run in runs:
@@ -56,10 +56,10 @@ def paper_sequences(runs: list[PeerRun]) -> Floats:
 
 
 def account_features(runs: list[PeerRun]) -> tuple[list[str], Floats]:
-    """Build our features: the replayed peaks under every hypothesis on cuDNN, and what tells them apart.
+    """Build RAD's features: the replayed peaks under every hypothesis on cuDNN, and features to distinguish these.
 
     Returns:
-        Names, and one row per run. "peak_mixed" is the account that the learned part corrects.
+        Names, and one row per run. "peak_mixed" is the analytical estimate that the learned part corrects.
     """
     rows = [_account(run) for run in runs]
     return list(rows[0]), np.array([list(row.values()) for row in rows], float)
@@ -101,7 +101,7 @@ def _account(run: PeerRun) -> dict[str, float]:
 
 
 def _on_card(name: str, run: PeerRun, nodes: list[Node], free: StepPeaks) -> dict[str, float]:
-    """Replay once more on a card that ends, if the end is near."""
+    """Replay again with limited GPU memory, if the limit is near."""
     if free.reserved_mib * MIB > 0.9 * CARD_BYTES:
         free = replay_steps(nodes, run.batch_size, HYPOTHESES[name], card_bytes=CARD_BYTES)
     return {f"card_{name}": free.reserved_mib, f"full_{name}": free.full, f"retries_{name}": free.retries}
@@ -120,7 +120,7 @@ def _conv_shapes(run: PeerRun, nodes: list[Node]) -> dict[str, float]:
         "most_channels": max(conv.channels for conv, _ in convs),
         "widest_channels": widest.channels,
         "widest_source": source.channels,
-        # Tensor-core kernels want multiples of 4 (TF32) or 8 channels.
+        # Tensor-core kernels require multiples of 4 (TF32) or 8 channels.
         "widest_mod4": widest.channels % 4,
         "widest_mod8": widest.channels % 8,
         "first_channels": convs[0][0].channels,

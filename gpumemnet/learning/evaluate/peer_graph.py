@@ -1,8 +1,8 @@
-"""The networks of GPUMemNet's generator as graphs: its lists of layers name no shapes, skips or concatenations.
+"""Rebuild the networks of GPUMemNet's generator as graphs: its lists of layers lack shapes, skips and concatenations.
 
 Shapes follow from the counts: a convolution of kernel k has c * (k * k * c_in + 1) parameters. Skips and
 concatenations follow from the architecture's name (thesis section 5.4.4, "Network architecture shapes"): a residual
-block adds its input to what two convolutions made of it; a dense block of four layers concatenates all outputs.
+block adds its input to the output of its two convolutions; a dense block of four layers concatenates all outputs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gpumemnet.learning.evaluate.peer_data import PeerLayer, PeerRun
 
 GROWTH = 32
-"""Channels that each layer of a dense block adds."""
+"""Channels added by each layer of a dense block."""
 LAYERS_PER_DENSE_BLOCK = 4
 _TAIL = ("pool", "linear", "softmax", "Softmax", "Sigmoid")
 
@@ -25,7 +25,7 @@ class Node:
     Attributes:
         kind: "input", "conv", "norm", "dropout", "linear", "pool", "add", "cat", or an activation's name.
         inputs: Numbers of the nodes it reads.
-        channels: Of its output.
+        channels: Channels of its output.
         area: Height times width of its output.
         params: Its own parameters.
         kernel: Kernel size of a convolution, else 0.
@@ -61,7 +61,7 @@ def graph(run: PeerRun) -> list[Node]:
 
 
 def _groups(layers: tuple[PeerLayer, ...]) -> tuple[list[list[PeerLayer]], list[PeerLayer]]:
-    """Cut the list into convolutions (or linear layers) with what follows each, and the classifier at the end."""
+    """Split the list into convolutions (or linear layers) with their followers, and the final classifier."""
     groups: list[list[PeerLayer]] = []
     tail: list[PeerLayer] = []
     convolutional = any(layer.kind == "conv" for layer in layers)
@@ -117,7 +117,7 @@ class _Builder:
         end = index = 0
         while index < len(groups):
             shortcut = end
-            # Alone in having no activation, a shortcut is a bare 1x1 convolution before its block's two.
+            # A shortcut is the only one without activation: a bare 1x1 convolution before its block's two.
             if all(layer.kind in ("conv", "norm") for layer in groups[index]):
                 shortcut = self.chain(groups[index], end)
                 index += 1

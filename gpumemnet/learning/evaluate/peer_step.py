@@ -1,4 +1,4 @@
-"""Training steps of a rebuilt network, replayed through the caching allocator of a 40 GB card."""
+"""Replay training steps of a rebuilt network through the caching allocator of a 40 GB GPU."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpumemnet.learning.evaluate.peer_workspaces import FLOAT_BYTES, Workspace
 from gpumemnet.units import KIB, MIB
 
 SAMPLES_PER_EPOCH = 4096
-"""Of the generator's dummy dataset; its last batch is the remainder."""
+"""Samples of the generator's dummy dataset; its last batch is the remainder."""
 SUMMARY_SAMPLES = 2
 """torchsummary runs this many samples forward, on the GPU, before training."""
 CUBLAS_BYTES = 8 * MIB + 128 * KIB
-"""PyTorch's cuBLAS workspace before Hopper (aten/src/ATen/cuda/CublasHandlePool.cpp), taken by the first product."""
+"""PyTorch's cuBLAS workspace before Hopper (aten/src/ATen/cuda/CublasHandlePool.cpp), allocated by the first one."""
 _KEEP_INPUT = {
     "GELU",
     "SiLU",
@@ -38,10 +38,10 @@ class StepPeaks:
     """Highest values over all steps.
 
     Attributes:
-        reserved_mib: In segments.
-        allocated_mib: In blocks.
-        retries: Times that cached segments had to be given back.
-        full: True if it ran out of memory.
+        reserved_mib: Memory in segments.
+        allocated_mib: Memory in blocks.
+        retries: Number of times that cached segments had to be freed.
+        full: Whether it ran out of memory.
     """
 
     reserved_mib: float
@@ -53,13 +53,13 @@ class StepPeaks:
 def replay_steps(
     nodes: list[Node], batch_size: int, workspace: Workspace, *, card_bytes: int | None = None
 ) -> StepPeaks:
-    """Replay what the generator's script does: a summary's forward pass, full batches, and the last one.
+    """Replay the generator's script: a summary's forward pass, full batches, and the last one.
 
     Args:
         nodes: The network.
         batch_size: Samples per step.
-        workspace: Scratch of its convolutions.
-        card_bytes: Where the card ends; None for a card without end.
+        workspace: Workspace of its convolutions.
+        card_bytes: Memory limit of the GPU; None for unlimited.
 
     Returns:
         The peaks.
@@ -89,7 +89,7 @@ def _train(step: _Step, batches: list[int]) -> None:
     for number, batch in enumerate(batches):
         step.zero_grad()
         step.run(batch)
-        if number == 0:  # Adam makes its two states in the first step
+        if number == 0:  # Adam creates its two states in the first step
             for n_bytes in weights:
                 allocator.malloc(n_bytes)
                 allocator.malloc(n_bytes)
@@ -98,7 +98,7 @@ def _train(step: _Step, batches: list[int]) -> None:
 
 
 def weight_bytes(node: Node) -> list[int]:
-    """Return the bytes of each of a node's parameters: a weight and a bias, of one number per channel each."""
+    """Return the bytes of each parameter of a node: a weight, and a bias of one number per channel."""
     if node.params <= node.channels:
         return [FLOAT_BYTES * node.params] if node.params else []
     return [FLOAT_BYTES * (node.params - node.channels), FLOAT_BYTES * node.channels]
@@ -137,7 +137,7 @@ class _Step:
         try:
             self.allocator.free(self.allocator.malloc(n_bytes))
         except CardFull:
-            return  # PyTorch then takes cuDNN's next algorithm, down to one without scratch
+            return  # PyTorch then uses cuDNN's next algorithm, down to one without workspace
 
     def _release(self, number: int) -> None:
         self.references[number] -= 1
@@ -204,7 +204,7 @@ class _Step:
             return  # the input batch needs no gradient
         fresh = self._tensor(number)
         if number in gradients:
-            self.allocator.free(fresh)  # added to the gradient that is there
+            self.allocator.free(fresh)  # added to the existing gradient
         else:
             gradients[number] = fresh
 

@@ -1,9 +1,9 @@
-"""Hypotheses on the scratch of convolutions.
+"""Hypotheses on the workspaces of convolutions.
 
-What cuDNN takes as scratch decides a fifth of a CNN's peak and depends on the algorithm its heuristics pick. Two
-families explain the measurements to a few MiB: tensor-core kernels that work on channels-last copies of input, output
-and weights, and, for the weight gradient of layers with few channels, non-fused Winograd F(4x4, 3x3), which
-transforms every 4x4 tile into 6x6 = 36 numbers. Each hypothesis is replayed; which one holds is learned.
+cuDNN's workspace determines a fifth of a CNN's peak and depends on the algorithm its heuristics choose. Two families
+explain the measurements to a few MiB: tensor-core kernels that work on channels-last copies of input, output and
+weights, and, for the weight gradient of layers with few channels, non-fused Winograd F(4x4, 3x3), which transforms
+every 4x4 tile into 6x6 = 36 numbers. Each hypothesis is replayed; the valid one is learned.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from gpumemnet.learning.evaluate.peer_graph import Node
 
 FLOAT_BYTES = 4
 WINOGRAD_FEW_CHANNELS = 256
-"""Up to here the measured weight gradients look like Winograd, beyond like channels-last copies."""
+"""Up to this number, measured weight gradients look like Winograd, above it like channels-last copies."""
 
 Workspace = Callable[[Node, Node, int, str], int]
-"""(convolution, its input, batch, "forward" | "input" | "weight") -> scratch bytes."""
+"""(convolution, its input, batch, "forward" | "input" | "weight") -> workspace bytes."""
 
 
 def no_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return 0: convolutions without scratch.
+    """Return 0: convolutions without workspace.
 
     Args:
         conv: The convolution.
@@ -61,7 +61,7 @@ def winograd_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
 
 
 def winograd_weight_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return `winograd_workspace` for the weight gradient alone.
+    """Return `winograd_workspace` only for the weight gradient.
 
     Args:
         conv: The convolution.
@@ -73,7 +73,7 @@ def winograd_weight_workspace(conv: Node, source: Node, batch: int, phase: str) 
 
 
 def mixed_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return Winograd's scratch for the weight gradient of narrow layers, channels-last copies for the rest.
+    """Return Winograd's workspace for the weight gradient of narrow layers, channels-last copies otherwise.
 
     Args:
         conv: The convolution.

@@ -1,4 +1,4 @@
-"""GPUMemNet's own data: what the thesis published, its estimators reproduced, plain boosting, and ours."""
+"""Evaluate on GPUMemNet's data: published results, its estimators reproduced, plain boosting, and RAD's."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from gpumemnet.learning.train.networks import Fitting, Ints, MlpEnsemble, Transf
 SEED = 42
 CNN_EDGES_MIB = np.array([8000.0, 16000, 24000, 32000, 40000])
 OOM_CLASS, OOM_MIB = 5, 42_000.0
-"""As in the thesis: a run out of memory counts as 42,000 MiB, in a class of its own beyond 40,000."""
+"""As in the thesis: a run out of memory counts as 42,000 MiB, in a separate class above 40,000."""
 CNN_BASE_MIB, MLP_BASE_MIB = 1690.0, 1440.0
-"""nvidia-smi of that machine before the first tensor: the smallest labels less what their tensors reserve."""
+"""nvidia-smi's value on that machine before the first tensor: the smallest labels less what their tensors reserve."""
 PAPER_MIX = np.array([142, 90, 47, 53, 52, 280])
 """Runs of each class in the thesis' test set; the snapshot has fewer large ones."""
 CNN_SPLITS = 10
 NETWORK_SPLITS = {"mlp": 3, "transformer": 1}
-"""The thesis' networks train for minutes; these splits show where they stand."""
+"""Number of splits for the thesis' networks, which train for minutes; enough to show their level."""
 NETWORK_FITTING = Fitting(epochs=120, patience=30, seed=SEED)
 Split = tuple[Ints, Ints, Ints]
 
 
 def tables(folder: Path, *, networks: bool = True) -> str:
-    """Print accuracy on the MLP set and on the CNN snapshot.
+    """Return accuracy on the MLP set and on the CNN snapshot.
 
     Args:
         folder: Holds GPUMemNet's files.
-        networks: False leaves out the thesis' two networks, which train for minutes.
+        networks: False skips the thesis' two networks, which train for minutes.
 
     Returns:
         Two tables in Markdown.
@@ -51,7 +51,7 @@ def tables(folder: Path, *, networks: bool = True) -> str:
 
 
 def mlp_split(rows: int) -> Split:
-    """Split as the thesis' notebooks do: seed 42, 70 % to train, 22 % to stop, 10.2 % to test (2100/594/306)."""
+    """Split like the thesis' notebooks: seed 42, 70 % to train, 22 % to stop, 10.2 % to test (2100/594/306)."""
     train, rest = train_test_split(np.arange(rows), test_size=0.3, random_state=SEED)
     test, stop = train_test_split(rest, test_size=0.66, random_state=SEED)
     return train, stop, test
@@ -66,7 +66,7 @@ def cnn_splits(rows: int) -> Iterator[Split]:
 
 
 def mlp_table(folder: Path, *, networks: bool) -> str:
-    """Score everybody on the MLP set.
+    """Score all estimators on the MLP set.
 
     Args:
         folder: Their data.
@@ -106,7 +106,7 @@ def mlp_table(folder: Path, *, networks: bool) -> str:
 
 
 def cnn_table(folder: Path, *, networks: bool) -> str:
-    """Score everybody on the CNN snapshot, all seven architectures.
+    """Score all estimators on the CNN snapshot, all seven architectures.
 
     Args:
         folder: Their data.
@@ -152,7 +152,7 @@ def cnn_table(folder: Path, *, networks: bool) -> str:
 
 
 def _cnn_accuracies(pairs: list[tuple[Ints, Ints]]) -> tuple[float, float, float, float]:
-    """Return accuracy of all and of those that did not run out of memory, as they come and in the paper's mix."""
+    """Return accuracy on all runs and on those that fit in memory, with snapshot frequencies and the paper's mix."""
     guess, right = (np.concatenate(part) for part in zip(*pairs, strict=True))
     hit, fits = guess == right, right != OOM_CLASS
     recall = np.array([hit[right == number].mean() for number in range(OOM_CLASS + 1)])
@@ -168,18 +168,18 @@ def _cnn_accuracies(pairs: list[tuple[Ints, Ints]]) -> tuple[float, float, float
 def ours_cnn(
     account: tuple[list[str], Floats], peaks: Floats, full: NDArray[np.bool_], train: Ints, test: Ints
 ) -> Ints:
-    """Predict classes from the account and what is learned on top of it.
+    """Predict classes from the analytical estimate and the learned correction.
 
-    A run out of memory says only that it needs more than the card: it is trained at that, or at the account if that
-    is more. Whether a run fits is learned apart, since near the card's end the allocator gives cached memory back
-    and what is reserved is no longer what is needed.
+    A run out of memory only shows that it needs more than the GPU: its target is that limit, or the analytical estimate
+    if that is more. Whether a run fits is learned separately: near the limit the allocator frees cached memory, so that
+    reserved memory no longer equals the need.
 
     Args:
         account: Names of the features and their values, (runs, features).
         peaks: Measured peaks in MiB, (runs,).
-        full: Whether each run was out of memory, (runs,).
-        train: Places of the runs to learn from.
-        test: Places of those to predict.
+        full: Whether each run ran out of memory, (runs,).
+        train: Indices of the training runs.
+        test: Indices of the runs to predict.
     """
     names, features = account
     logs = _logs(names, features)
@@ -201,7 +201,7 @@ def _ours_mlp(runs: list[peer_data.PeerRun], peaks: Floats, train: Ints, test: I
 
 
 def _residual(train: Floats, target: Floats, test: Floats) -> Floats:
-    """Learn a residual with two unlike ensembles and average them."""
+    """Learn a residual with two different ensembles and average them."""
     guesses = [
         HistGradientBoostingRegressor(
             loss="absolute_error",

@@ -1,4 +1,4 @@
-"""The plots of docs/measurements/2026-11-summaries.md."""
+"""Draw the plots of docs/measurements/2026-11-summaries.md."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def draw(found: list[Answers], folder: Path) -> list[Path]:
     """Draw all plots.
 
     Args:
-        found: Answers on the held-out models; the first are ours.
-        folder: Where the PNG files go.
+        found: Answers on the held-out models, RAD's first.
+        folder: Folder for the PNG files.
 
     Returns:
         Their paths.

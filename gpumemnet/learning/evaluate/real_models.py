@@ -1,4 +1,4 @@
-"""The thesis' eighteen unseen real models (Figures 5.11 to 5.13): what it published, and ours from their summaries."""
+"""The thesis' eighteen unseen real models (Figures 5.11 to 5.13): published results, and RAD's from their summaries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 
 SEQ_LEN = 512
-"""Of its transformers, as their summaries' names say."""
+"""Sequence length of its transformers, from their summaries' names."""
 SUMMARIES = {
     "vgg16": "vgg_32.txt",
     "resnet50": "resnet50_32.txt",
@@ -31,14 +31,14 @@ SUMMARIES = {
     "gpt2_large": "gpt2_large_bs-8_sl-512.txt",
     "xlnet_base": "xlnet_base_cased_bs-8_sl-512.txt",
 }
-"""Texts of the authors; the other models are built by name and printed."""
+"""Texts by the authors; the other models are built by name and printed."""
 GPUS = {"gpt2_large": 2}
-"""Its text is printed from a DataParallel model, which splits a batch; the traces say over how many GPUs."""
+"""Number of GPUs according to the traces, for a text printed from a DataParallel model, which splits a batch."""
 PUBLISHED = ("GPUMemNet", "FakeTensor", "Horus")
 
 
 def site() -> Gpu:
-    """Return the authors' A100 with the base that their own smallest runs show (their CNN and MLP sets)."""
+    """Return the authors' A100 with the base found in their smallest runs (their CNN and MLP sets)."""
     return replace(
         gpu_named("a100"),
         conv_base_bytes=int(CNN_BASE_MIB * MIB),
@@ -49,7 +49,7 @@ def site() -> Gpu:
 
 
 def table(folder: Path) -> str:
-    """Score everybody on the eighteen runs; models whose text cannot be had here are left out and named."""
+    """Score all estimators on the eighteen runs; models without a text here are skipped and named."""
     rows, missing = [], []
     numbers: dict[str, list[float]] = {name: [] for name in ("actual", "estimate", "upper", *PUBLISHED)}
     for run in peer_data.read_real(folder):
@@ -106,7 +106,7 @@ def _summary(numbers: dict[str, list[float]]) -> str:
 
 
 def summary_text(name: str, folder: Path) -> str | None:
-    """Return the authors' own text, or one made from the model by its public name; None if neither is had.
+    """Return the authors' text, or one made from the model by its public name; None if neither is available.
 
     Args:
         name: The model's public name.

@@ -13,12 +13,12 @@ class Scores:
     """Accuracy and safety of one estimator on one set of runs.
 
     Attributes:
-        runs: How many.
+        runs: Number of runs.
         median_error: Median of |estimate - actual| / actual.
         p95_error: 95th percentile of the same.
         mae_mib: Mean of |estimate - actual|.
-        underestimates: Share of runs whose estimate is below what they took.
-        above_upper: Share of runs that took more than the bound; None for an estimator without a bound.
+        underestimates: Share of runs with an estimate below the measured peak.
+        above_upper: Share of runs above the bound; None for an estimator without a bound.
         upper_over_actual: Mean of bound / actual; None likewise.
     """
 
@@ -39,7 +39,7 @@ def score(
     Args:
         actual_mib: Measured peaks.
         estimate_mib: Best guesses, in the same order.
-        upper_mib: Bounds, in the same order; None if the estimator gives none.
+        upper_mib: Bounds, in the same order; None if the estimator has none.
 
     Returns:
         The scores.
@@ -60,12 +60,12 @@ def score(
 
 
 def percent(value: float | None) -> str:
-    """Write a share as a percentage; a dash for None."""
+    """Return a share as a percentage; a dash for None."""
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lay out a table in Markdown, columns padded so that it also reads well in a terminal.
+    """Format a table in Markdown, with padded columns so that it is also readable in a terminal.
 
     Args:
         header: Titles of the columns.

@@ -1,4 +1,4 @@
-"""Trace a configuration of the dataset, so that the tracer can be held against what was measured."""
+"""Trace a configuration of the dataset, to compare the tracer with measurements."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Training of the shipped estimators on our own measurements, one command. Needs the `train` extra."""
+"""Training of the shipped estimators on RAD's measurements, in one command. Needs the `train` extra."""

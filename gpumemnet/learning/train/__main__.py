@@ -1,4 +1,4 @@
-"""`python -m gpumemnet.learning.train`: train every shipped estimator on our own measurements and write the weights."""
+"""`python -m gpumemnet.learning.train`: train every shipped estimator on RAD's measurements and write the weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpumemnet.learning.train.rows import GPU, Row, file_hash, load_rows, matrix
 TOLD = (0.8, 0.9, 0.95, 0.99)
 """Quantiles whose misses are printed, with booked over actual."""
 CLASSIFIERS_READ = "torchinfo"
-"""One text per run: the same run twice teaches a classifier nothing new."""
+"""One text per run: a second text of a run adds nothing for a classifier."""
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -77,7 +77,7 @@ def main(
 
 
 def _calibrate(rows: list[Row], out: Path) -> None:
-    """Keep the correction that is there; its quantiles come from corrections that are fitted anew, fold by fold."""
+    """Keep the existing correction; calibrate its quantiles with corrections that are fitted fold by fold."""
     samples = correction.samples(rows, matrix(rows), GPU)
     learned = correction.learn(samples)
     known = tree_model.load("ours")
@@ -97,7 +97,7 @@ def _constants() -> dict[str, float]:
 
 
 def _train_trees(rows: list[Row], measured: int, digest: str, out: Path) -> None:
-    """Train on rows of which the first ones are measured; plain boosting sees those alone."""
+    """Train on rows, the first of which are measured; plain boosting uses only those."""
     samples = correction.samples(rows, matrix(rows), GPU)
     learned = correction.learn(samples)
     write(
@@ -115,7 +115,7 @@ def _train_trees(rows: list[Row], measured: int, digest: str, out: Path) -> None
 
 
 def _tell(samples: correction.Samples, learned: correction.Correction) -> None:
-    """Print the errors of each kind of text on groups that were left out, and how often quantiles are exceeded."""
+    """Print the errors of each kind of text on held-out groups, and how often quantiles are exceeded."""
     best = correction.estimates(samples, learned.held_out)
     error = np.abs(best - samples.peak_mib) / samples.peak_mib
     kinds = np.array(samples.kind)

@@ -1,9 +1,9 @@
-"""Fit the activity estimator to measured trainings, and judge it on lineages that were left out.
+"""Fit the activity estimator to measured trainings, and evaluate it on held-out lineages.
 
     python -m gpumemnet.learning.train.activity [--remake]
 
-Ridge regression with weights that lessen outliers (iteratively reweighted least squares towards absolute errors). The
-rows of one random model, or of one real name, are never on both sides of a fold.
+Ridge regression with weights that reduce the effect of outliers (iteratively reweighted least squares towards absolute
+errors). Rows of one random model, or of one real name, are never on both sides of a fold.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from gpumemnet.profile.record import ModelProfile
 ROWS = DATA / "activity_h200.jsonl.xz"
 RIDGE, ROUNDS, SMALL = 5.0, 4, 0.1
 INTERVAL = (0.1, 0.9)
-"""An interval of 80 %: from the errors on left-out lineages."""
+"""An interval of 80 %, from the errors on held-out lineages."""
 MEASURED = {"step_s": "step_mean_s", "smact": "smact_pct", "busy": "graphics_pct", "dram": "dram_pct"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Samples:
-    """Measured trainings seen through their texts; one row each.
+    """Measured trainings with their texts; one row each.
 
     Attributes:
-        names: Of the columns of `numbers`.
+        names: Names of the columns of `numbers`.
         numbers: Features, shape (rows, features).
-        targets: Measured, as the models see them, by target.
-        weight: The texts of one training share a weight of one.
-        lineage: What no two folds share.
+        targets: Measured values in the models' scale, by target.
+        weight: Weights; all texts of one training share a weight of one.
+        lineage: Group of each row; a group is never split between folds.
         form: Format of the text.
     """
 
@@ -52,7 +52,7 @@ class Samples:
 
 
 def lineage(record: Record) -> str:
-    """Return what ties rows together: the random model, or the real model's name."""
+    """Return the group of a row: the random model, or the real model's name."""
     config = record["config"]
     return config["style"] if config["family"] == "real" else f"{config['seed']}.{config['index']}"
 
@@ -61,7 +61,7 @@ def load(path: Path = ROWS) -> Samples:
     """Read the rows with their profiles.
 
     Raises:
-        ModelFileError: The profiles are of another version.
+        ModelFileError: The profiles have another version.
     """
     numbers, weight, groups, forms = [], [], [], []
     targets: dict[str, list[float]] = {name: [] for name in activity.TARGETS}
@@ -90,7 +90,7 @@ def fit(numbers: Floats, target: Floats, weight: Floats) -> tuple[float, Floats]
     Args:
         numbers: (rows, features).
         target: (rows,).
-        weight: Of each row, (rows,).
+        weight: Weight of each row, (rows,).
     """
     mean, spread = numbers.mean(0), numbers.std(0) + 1e-9
     columns = np.column_stack([np.ones(len(target)), (numbers - mean) / spread])
@@ -105,11 +105,11 @@ def fit(numbers: Floats, target: Floats, weight: Floats) -> tuple[float, Floats]
 
 
 def held_out(samples: Samples, target: Floats) -> Floats:
-    """Return predictions of each row by models that saw nothing of its lineage.
+    """Return predictions of each row by models that were not trained on its lineage.
 
     Args:
         samples: Rows with numbers, weight and lineage.
-        target: One number a row, (rows,).
+        target: One number per row, (rows,).
     """
     found = np.zeros(len(target))
     for mask in folds(samples.lineage):
@@ -119,7 +119,7 @@ def held_out(samples: Samples, target: Floats) -> Floats:
 
 
 def remake(path: Path = ROWS) -> None:
-    """Make the profiles of all rows again, from texts of models built on the meta device (minutes, no GPU)."""
+    """Recreate the profiles of all rows, from texts of models built on the meta device (minutes, no GPU)."""
     records = list(read_records(path))
     with click.progressbar(records) as bar:
         for record in bar:

@@ -1,4 +1,4 @@
-"""Types of the arrays that training and evaluation pass around."""
+"""Array types for training and evaluation."""
 
 from __future__ import annotations
 

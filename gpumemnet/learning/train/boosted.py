@@ -1,4 +1,4 @@
-"""Train plain gradient boosting on our own measurements."""
+"""Train plain gradient boosting on RAD's measurements."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ SETTINGS = {
 
 
 def learn(data: Samples) -> tuple[Trees, float]:
-    """Fit on the logarithm of what a run takes above its base.
+    """Fit the logarithm of a run's memory above its base.
 
     Returns:
-        The trees, and the width of the bound (a logarithm), calibrated like ours on unseen groups.
+        The trees, and the width of the bound (a logarithm), calibrated on unseen groups as for RAD's estimator.
     """
     target = np.log(np.maximum(data.peak_mib - data.base_mib, 1.0))
     allowed = np.zeros_like(data.features)
-    allowed[:, columns()] = data.features[:, columns()]  # other columns are constant: no tree asks them
+    allowed[:, columns()] = data.features[:, columns()]  # other columns are constant, so no tree uses them
     held_out = np.zeros(len(target))
     for mask in folds(data.group):
         held_out[mask] = _fit(allowed[~mask], target[~mask], data.weight[~mask]).predict(allowed[mask])

@@ -1,4 +1,4 @@
-"""Train the thesis' two classifiers on our own measurements and write them as plain arrays."""
+"""Train the thesis' two classifiers on RAD's measurements and write them as plain arrays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gpumemnet.units import GIB, MIB
 VALIDATION_SHARE = 0.2
 MLP_FITTING = Fitting(epochs=200, patience=30, seed=42)
 TRANSFORMER_FITTING = Fitting(epochs=25, patience=8, seed=42)
-"""The Transformer takes seconds an epoch on two cores; its validation loss moves little after the first ten."""
+"""The Transformer takes seconds per epoch on two cores; its validation loss changes little after the first ten."""
 
 
 def mlp_ensembles(rows: list[Row]) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def transformers(rows: list[Row], series: Floats) -> dict[str, Any]:
 
 
 def members_of(network: TransformerClassifier) -> list[dict[str, Any]]:
-    """Write a Transformer classifier as plain arrays (see gpumemnet.estimators.transformer)."""
+    """Return a Transformer classifier as plain arrays (see gpumemnet.estimators.transformer)."""
     members = []
     for index, (width, _, _) in enumerate(ENCODERS):
         embedding, encoder = network.embeddings[index], network.encoders[index]
@@ -134,7 +134,7 @@ def _plain(tensor: torch.Tensor) -> Any:
 
 
 def _families(rows: list[Row]) -> Iterator[tuple[str, list[Row], Ints, tuple[Ints, Ints]]]:
-    """Yield each classifier's name, rows, classes, and which rows train it and which stop its training."""
+    """Yield each classifier's name, rows, classes, and the rows for training and for stopping."""
     for name in ("mlp", "cnn", "transformer", "other"):
         chosen = [row for row in rows if name in ("other", buckets.network_name(row.profile))]
         width_mib = buckets.width_gib(name) * GIB / MIB

@@ -1,4 +1,4 @@
-"""Learn the correction of the analytical model, and how far jobs exceed what it makes of it."""
+"""Learn the correction of the analytical model, and the distribution of the remaining error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpumemnet.units import MIB
 SEED = 7
 Mask = NDArray[np.bool_]
 SMOOTH_MIB = 64.0
-"""Added to both sides of the ratio: a few MiB more or less do not matter for a small job, whose base is most of it."""
+"""Added to both sides of the ratio: a few MiB do not matter for a small job, which consists mostly of its base."""
 UNUSUAL_WEIGHT = 0.2
 CORRECTION = {
     "loss": "absolute_error",
@@ -31,20 +31,20 @@ CORRECTION = {
 }
 FOLDS = 5
 SHRINK = 0.6
-"""Share of the learned correction that is applied: on unseen families all of it adds more noise than it takes away."""
+"""Applied share of the learned correction: on unseen families all of it adds more noise than it removes."""
 SHRINK_CLOSE = 0.3
-"""The same where the account is closer, for texts of all levels and for transformers: the best of 0, 0.3, 0.45, 0.6,
-0.8 and 1 on lineages that were left out."""
+"""The same where the analytical model is closer, for texts of all levels and for transformers: the best of 0, 0.3,
+0.45, 0.6, 0.8 and 1 on held-out lineages."""
 SHRINK_PRINT = 1.0
-"""The same for `print(model)`, which tells neither sizes nor the order in which modules run: all of it."""
+"""The same for `print(model)`, which shows neither sizes nor running order: all of it."""
 SHARES = {"shrink": SHRINK, "shrink_close": SHRINK_CLOSE, "shrink_print": SHRINK_PRINT}
-"""By the names that `ours.share_of_correction` gives them."""
+"""Shares by the names in `ours.share_of_correction`."""
 ENOUGH_REAL = 100
-"""Real rows of one kind that calibrate it by themselves."""
+"""Number of real rows of a kind that calibrate it alone."""
 LEAST_TO_CALIBRATE = 8
-"""Rows of one kind below which the quantiles of all rows are taken; below ENOUGH_REAL the larger of both."""
+"""Rows of a kind below which the quantiles of all rows are used; below ENOUGH_REAL the larger of both."""
 REAL_WEIGHT = 3.0
-"""How much more a row of a real model teaches than one of a generated model."""
+"""Training weight of a real model's row relative to a generated model's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,22 +52,22 @@ class Samples:
     """Rows as arrays.
 
     Attributes:
-        features: As `features.vector` gives them.
-        account_mib: What the analytic account says above the base.
+        features: Output of `features.vector`.
+        account_mib: The analytical estimate above the base.
         base_mib: Expected base.
-        peak_mib: Measured.
-        weight: One run weighs the same however many texts it has, and REAL_WEIGHT times that if its model is real.
-        usual: The optimizer walks the parameters as it does by default. A summary's reader cannot know; rows where it
-            does not count less for the correction and in full for the bound.
-        group: Family and style of each row, or the lineage of a real model: relatives are in one fold.
+        peak_mib: Measured peak.
+        weight: Equal per run, however many texts it has; REAL_WEIGHT times that if its model is real.
+        usual: Whether the optimizer processes parameters by default. A summary does not show it; other rows count less
+            for the correction and in full for the bound.
+        group: Family and style of each row, or the lineage of a real model: related models are in one fold.
         source: Format of each row's summary.
-        kind: As `conformal.kind` names it.
-        scale: How wide the quantiles of its kind are for each row (`conformal.scale`).
-        real: The model is a published one, not a generated one.
-        shrink: Share of the learned correction that is applied to each row.
-        telling: Whether the row can teach anything: where the input size is assumed, the error is any number, and
-            what was traced and not measured calibrates alone.
-        measured: On a GPU.
+        kind: Name from `conformal.kind`.
+        scale: Width of the quantiles of its kind for each row (`conformal.scale`).
+        real: Whether the model is a published one, not a generated one.
+        shrink: Applied share of the learned correction for each row.
+        telling: Whether the row is used for training: with an assumed input size the error is arbitrary, and traced
+            rows that were not measured are only for calibration.
+        measured: Whether it ran on a GPU.
     """
 
     features: Floats
@@ -93,20 +93,20 @@ class Samples:
 
     @property
     def correction_weight(self) -> Floats:
-        """Weights that serve relative error: an error counts by its share of the whole peak, base included."""
+        """Weights for relative error: an error counts by its share of the whole peak, base included."""
         share = 1 - self.base_mib / np.maximum(self.peak_mib, self.base_mib + 1)
         return np.asarray(self.weight * share * np.where(self.usual, 1.0, UNUSUAL_WEIGHT), float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """What was learned, with the answers for groups that were held out while it was.
+    """The correction.
 
     Attributes:
         correction: Ensemble for the log ratio of measured to expected.
-        quantiles: Logarithms by which jobs exceed their estimate, one for each of `conformal.LEVELS`, by kind.
-        held_out: Correction of each row by ensembles that had not seen its group (a logarithm).
-        held_out_widths: For each row the quantiles of its kind, found without the rows of its fold; rows x levels.
+        quantiles: Logarithms of actual over estimated memory, one for each of `conformal.LEVELS`, by kind.
+        held_out: Correction of each row by ensembles that were not trained on its group (a logarithm).
+        held_out_widths: Quantiles of each row's kind, found without the rows of its fold; rows x levels.
     """
 
     correction: HistGradientBoostingRegressor
@@ -116,12 +116,12 @@ class Correction:
 
 
 def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
-    """Turn rows into arrays.
+    """Convert rows to arrays.
 
     Args:
         rows: Training rows.
         features: One row of numbers for each.
-        gpu: Where they were measured.
+        gpu: GPU of the measurements.
     """
     parts = [analytic.breakdown(row.profile, gpu) for row in rows]
     texts = np.bincount([row.run for row in rows])
@@ -145,13 +145,13 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
 
 
 def learn(data: Samples) -> Correction:
-    """Fit the correction; its quantiles are calibrated on groups that it had not seen.
+    """Fit the correction; its quantiles are calibrated on groups that it was not trained on.
 
     Args:
         data: Training rows.
 
     Returns:
-        What was learned.
+        The correction.
     """
     held_out = np.zeros(len(data.group))
     for mask in folds(data.group, FOLDS):
@@ -176,17 +176,17 @@ def learn(data: Samples) -> Correction:
 def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[float]]:
     """Return the quantiles of the error by kind, and of all rows.
 
-    Real models calibrate a kind where there are enough of them, for they are what users run; the generated ones are
-    made to be unlike each other, and some do what nobody publishes (scores written out in a class that hides them).
-    Each lineage counts as much as any other, however many runs it has: what comes next is another model. Nor must runs
-    be above a quantile more often than its share: some lineages err only in a few of theirs.
-    Where traces calibrate a kind, too, measured runs alone must not be above its quantiles more often: a GPU does what
-    no trace shows.
+    Real models calibrate a kind if there are enough of them, as they are what users run; generated ones are made to
+    differ from each other, and some have properties of no published model (scores materialized in a class that hides
+    them). Each lineage has equal weight, however many runs it has: the next job is another model. Nor may runs be
+    above a quantile more often than its share: some lineages err only in a few of their runs.
+    If traces also calibrate a kind, measured runs alone must not be above its quantiles more often: a GPU has effects
+    that no trace shows.
 
     Args:
         data: The rows.
-        error: log actual - log estimate of each, out of fold.
-        chosen: The rows to calibrate on.
+        error: log actual - log estimate of each row, out of fold.
+        chosen: The rows for calibration.
     """
     kinds = np.array(data.kind)
     group = np.array(data.group)
@@ -220,8 +220,8 @@ def estimates(data: Samples, correction: Floats, width: Floats | float = 0.0) ->
 
     Args:
         data: The rows.
-        correction: One for each row.
-        width: Likewise, or one for all; 0 for the estimate itself.
+        correction: One per row.
+        width: Likewise, or one for all; 0 for the estimate.
     """
     account = data.account_mib + SMOOTH_MIB
     return np.asarray(data.base_mib + account * np.exp(correction + width) - SMOOTH_MIB, float)

@@ -1,6 +1,6 @@
-"""What torchinfo would have shown of a model at a depth limit, from the text of all its levels.
+"""Derive torchinfo's text at a depth limit from the text of all levels.
 
-Most users print a summary at the default depth, and most measured runs were printed whole: each tells of both.
+Most users print a summary at the default depth, and most measured runs were printed in full: each gives both texts.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import re
 from typing import NamedTuple
 
 DEPTH = 3
-"""torchinfo's own limit, where its user sets none."""
+"""torchinfo's default limit."""
 _ROW = re.compile(r"[\s│├└─|+]*[A-Za-z_][\w.<>]*(?: \([^()]*\))?: (?P<depth>\d+)-\d+\s")
 _SUMMED = ("Param #", "Mult-Adds")
-"""Columns in which the last row that is shown takes in what stands below it."""
+"""Columns in which the last shown row includes the values below it."""
 _NOTHING = ("", "--")
 
 
 class _Column(NamedTuple):
-    """Where a column stands in each line; the last one has no end."""
+    """Position of a column in each line; the last one has no end."""
 
     start: int
     end: int | None
@@ -35,12 +35,12 @@ def cut(text: str, depth: int = DEPTH) -> str | None:
     """Return the text without the levels below a limit.
 
     Args:
-        text: torchinfo's, of all levels.
-        depth: The deepest level that is shown.
+        text: torchinfo's text of all levels.
+        depth: The deepest shown level.
 
     Returns:
-        What torchinfo prints with this limit; None if nothing is below it, or if layers are shared, whose parameters
-        it counts otherwise.
+        torchinfo's text with this limit; None if nothing is below it, or if layers are shared, whose parameters it
+            counts differently.
     """
     kept: list[str] = []
     columns: list[_Column] = []
@@ -71,7 +71,7 @@ def _columns(header: str) -> list[_Column]:
 
 
 def _sum(cell: str, more: str) -> str:
-    """Add a count to another; frozen ones stand in brackets, and stay there if all are."""
+    """Add a count to another; frozen counts are in brackets, which remain if all are frozen."""
     number = sum(int(count.strip("()").replace(",", "")) for count in (cell, more) if count not in _NOTHING)
     frozen = all(count.startswith("(") for count in (cell, more) if count not in _NOTHING)
     return f"({number:,})" if frozen else f"{number:,}"

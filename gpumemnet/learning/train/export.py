@@ -1,4 +1,4 @@
-"""Write what was learned as plain arrays (see gpumemnet.predictor)."""
+"""Write learned models as plain arrays (see gpumemnet.predictor)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gpumemnet.learning.train.networks import MlpEnsemble
 
 
 def trees_of(model: HistGradientBoostingRegressor) -> Trees:
-    """Flatten scikit-learn's histogram-boosted trees; rows without missing values get the same answers."""
+    """Flatten scikit-learn's histogram-boosted trees; rows without missing values get the same results."""
     roots: list[int] = []
     columns: dict[str, list[Any]] = {"feature": [], "threshold": [], "left": [], "right": []}
     for (predictor,) in model._predictors:
@@ -37,7 +37,7 @@ def trees_of(model: HistGradientBoostingRegressor) -> Trees:
 
 
 def layers_of(network: MlpEnsemble) -> list[list[dict[str, Any]]]:
-    """Write each member of an MLP ensemble as linear layers, with batch normalisation folded into them."""
+    """Return each member of an MLP ensemble as linear layers, with batch normalization folded in."""
     members = []
     for member in network.members:
         assert isinstance(member, nn.Sequential)
@@ -63,7 +63,7 @@ def write(
 
     Args:
         path: The file.
-        data_sha256: Hash of the rows that the weights were trained on.
+        data_sha256: Hash of the training rows.
         constants: Numbers by name.
         trees: Forests by name.
         more: Further entries of the file.

@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 DEPTHS = (*range(1, 8), *range(1, 7))
 """Hidden layers of the thirteen MLPs: "varying depths ranging from 1 to 7 and 1 to 6"."""
 WIDEST, NARROWEST = 8, 4
-"""Neurons of the first hidden layer; each later one has half of them, at least NARROWEST."""
+"""Neurons of the first hidden layer; each later one has half as many, at least NARROWEST."""
 ENCODERS = ((6, 3, 4), (4, 2, 4))
 """The Transformer's two members: (width, layers, feed-forward width), one head, no dropout."""
 LEARNING_RATE = 1e-3
@@ -101,12 +101,12 @@ def _positions(length: int, width: int) -> Tensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitting:
-    """How long to train.
+    """Duration of training.
 
     Attributes:
-        epochs: At most.
+        epochs: Maximum number of epochs.
         patience: Epochs without a better validation loss after which training stops.
-        seed: Of initialisation and batches.
+        seed: Seed of initialization and batches.
     """
 
     epochs: int = 600
@@ -128,9 +128,9 @@ def fit(
         make: Builds the network, after the seed is set.
         train: Its inputs, rows first.
         labels: Classes from 0.
-        validation: Inputs that stop the training.
+        validation: Inputs for stopping the training.
         validation_labels: Their classes.
-        fitting: How long.
+        fitting: Duration of training.
 
     Returns:
         The network, in evaluation mode.
@@ -144,7 +144,7 @@ def fit(
     for _ in range(fitting.epochs):
         network.train()
         for rows in torch.tensor_split(torch.randperm(len(classes)), max(1, len(classes) // BATCH)):
-            if len(rows) < 2:  # batch normalisation needs two
+            if len(rows) < 2:  # batch normalization needs two
                 continue
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(network(*(part[rows] for part in inputs)), classes[rows])

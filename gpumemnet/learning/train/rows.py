@@ -1,4 +1,4 @@
-"""Measured runs and their profiles: what every estimator is trained and scored on."""
+"""Measured runs and their profiles, for training and scoring every estimator."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ GPU = gpu_named("h200")
 WORKERS = 2
 CHUNK = 16
 INPUT_GIVEN = ", input given"
-"""After the format of texts that show no sizes, where the user said what goes into the model."""
+"""Suffix of the format of texts without sizes, if the user gave the input shape."""
 CUT = ", default depth"
-"""After torchinfo's format, where the text of all levels was cut at the depth that most users leave it at."""
+"""Suffix of torchinfo's format, if the text of all levels was cut at the default depth."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One measured run seen through one of its summary texts.
+    """One measured run with one of its summary texts.
 
     Attributes:
         run: Number that the texts of one run share.
-        name: Of the run, for people.
+        name: Name of the run, for people.
         group: Architecture family and style; folds keep a group together.
-        text_format: "torchinfo", "torchsummary" or "module_repr"; CUT or INPUT_GIVEN may stand after it.
-        profile: From the text.
-        peak_mib: Measured peak of the process, as nvidia-smi shows it.
-        base_mib: Of it, what lies outside PyTorch's allocator.
-        text: The text itself.
-        usual: The optimizer walked the parameters as PyTorch does by default (foreach; alone for Adafactor).
-        measured: On a GPU; else the peak is that of a trace of the model's code.
+        text_format: "torchinfo", "torchsummary" or "module_repr"; CUT or INPUT_GIVEN may follow.
+        profile: Profile of the text.
+        peak_mib: Measured peak of the process, as in nvidia-smi.
+        base_mib: The part outside PyTorch's allocator.
+        text: The text.
+        usual: Whether the optimizer processed parameters as by PyTorch's default (foreach; one by one for Adafactor).
+        measured: Whether it ran on a GPU; else the peak is from a trace of the model's code.
     """
 
     run: int
@@ -68,7 +68,7 @@ class Row:
 
 
 def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a data file: the name of what was trained on."""
+    """Return the SHA-256 of a data file, which identifies the training data."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -78,11 +78,11 @@ def load_rows(
     """Read measured runs and profile their texts, in parallel.
 
     Args:
-        path: A file of `gpumemnet.learning.dataset`. Runs that did not end well, and texts that cannot be profiled,
-            are left out; an out-of-memory run has no peak.
-        texts: Where texts made from configurations are kept; making them takes a quarter of a second each.
-        stored_only: Leave out the runs whose texts are not there.
-        default_depth: Cut torchinfo's texts of real models of all levels there, too: a row of its own.
+        path: A file of `gpumemnet.learning.dataset`. Failed runs, and texts that cannot be profiled, are skipped; an
+            out-of-memory run has no peak.
+        texts: Storage of texts made from configurations; making one takes a quarter of a second.
+        stored_only: Skip runs without stored texts.
+        default_depth: Also cut torchinfo's complete texts of real models there, as separate rows.
 
     Returns:
         One row per run and usable text.
@@ -93,7 +93,7 @@ def load_rows(
         records = [record for record in records if "texts" in record or _text_key(record) in stored]
     _add_texts(records, texts)
     for record in records:
-        if default_depth and record["family"] == "real":  # what users run, and so what calibrates
+        if default_depth and record["family"] == "real":  # real models are what users run, so they calibrate
             record["texts"] = _with_cut(record["texts"])
     with ProcessPoolExecutor(WORKERS) as pool:
         found = list(pool.map(profiles_of, records, chunksize=CHUNK))
@@ -115,15 +115,15 @@ def load_rows(
 
 
 def traced_rows(path: Path, *, first_run: int) -> list[Row]:
-    """Read families that were traced on fake tensors, none of which was measured; they calibrate and teach nothing.
+    """Read families that were traced on fake tensors and not measured; they are used for calibration, not training.
 
     Args:
-        path: As bench/estimator/families.py writes it.
+        path: Output of bench/estimator/families.py.
         first_run: Number of the first one.
 
     Returns:
-        One row for each text that can be profiled, trained with Adam: torchinfo's as it is and cut at the default
-        depth, and torchsummary's where that can print the model.
+        One row for each text that can be profiled, trained with Adam: torchinfo's in full and cut at the default
+            depth, and torchsummary's if it can print the model.
     """
     traced = [(run, record) for run, record in enumerate(read_records(path), start=first_run)]
     told = [(run, {**record, "format": "torchinfo"}) for run, record in traced]
@@ -139,7 +139,7 @@ def traced_rows(path: Path, *, first_run: int) -> list[Row]:
     rows = []
     for (run, record), profile in zip(told, found, strict=True):
         if profile is None or conformal.kind(profile).endswith("_untold"):
-            continue  # what a text does not tell calibrates no other
+            continue  # what a text does not show must not calibrate others
         base = analytic.breakdown(profile, GPU)["base"]
         rows.append(
             Row(
@@ -171,13 +171,13 @@ def _traced_profile(record: dict[str, Any]) -> ModelProfile | None:
 
 
 def _with_cut(texts: dict[str, str]) -> dict[str, str]:
-    """Return the texts of a run with that of torchinfo's default depth, if one shows more."""
+    """Return the texts of a run, plus torchinfo's at the default depth if there is a deeper one."""
     less = cut(texts["torchinfo"]) if "torchinfo" in texts else None
     return texts if less is None else {**texts, f"torchinfo{CUT}": less}
 
 
 def _add_texts(records: list[dict[str, Any]], store: Path | None) -> None:
-    """Give every record its texts: its own, those in the store, or new ones, which are then stored."""
+    """Add texts to every record: its own, those in the store, or new ones, which are then stored."""
     known = {}
     if store is not None and store.exists():
         known = {_text_key(each["config"]): each["texts"] for each in read_records(store)}
@@ -201,19 +201,19 @@ def _add_texts(records: list[dict[str, Any]], store: Path | None) -> None:
 def _usual(record: dict[str, Any]) -> bool:
     how, optimizer = record["implementation"], record["optimizer"]
     if optimizer.startswith("sgd"):
-        return True  # its steps take no workspace in any way of walking
+        return True  # its steps need no workspace with any implementation
     return bool(how in ("default", "forloop" if optimizer == "adafactor" else "foreach"))
 
 
 def _text_key(record: dict[str, Any]) -> str:
-    """Name what a text depends on; not the batch size, which a profile scales by."""
+    """Return the key of what a text depends on; not the batch size, by which a profile is scaled."""
     return json.dumps(
         [record[name] for name in ("family", "style", "arch", "seq_len", "index")], sort_keys=True
     )
 
 
 def profiles_of(record: dict[str, Any]) -> dict[str, ModelProfile]:
-    """Return the profiles of a record's texts, by format; texts that cannot be profiled are left out."""
+    """Return the profiles of a record's texts, by format; texts that cannot be profiled are skipped."""
     setup = setup_of(record)
     found = {}
     for text_format, text in record["texts"].items():
@@ -230,7 +230,7 @@ def profiles_of(record: dict[str, Any]) -> dict[str, ModelProfile]:
 
 
 def _input_shape(record: dict[str, Any]) -> tuple[int, ...] | None:
-    """Return the shape of a batch of images or signals, as a user would add it to what `print(model)` shows."""
+    """Return the shape of a batch of images or signals, as a user would add it to `print(model)`."""
     if record["seq_len"] is not None:
         return None
     if record["family"] == "real":
@@ -253,10 +253,10 @@ def matrix(rows: Iterable[Row]) -> Floats:
 
 
 def lineage(group: str) -> str:
-    """Return what relatives share: a real model's name up to its first number or sign, or the group as it is.
+    """Return the common name of related models: a real model's name up to its first number or sign, or the group.
 
     Args:
-        group: As in `Row`, "real/timm:fastvit_t12" for example, which is of the lineage "real/fastvit".
+        group: Group as in `Row`, e.g. "real/timm:fastvit_t12", which is of the lineage "real/fastvit".
     """
     match = re.match(r"real/[^:]*:([a-zA-Z]+)", group)
     return f"real/{match.group(1).lower()}" if match else group
@@ -267,7 +267,7 @@ def folds(groups: list[str], count: int = 10) -> Iterator[NDArray[np.bool_]]:
 
     Args:
         groups: Group of each row.
-        count: How many masks.
+        count: Number of masks.
     """
     sizes = [0] * count
     place: dict[str, int] = {}

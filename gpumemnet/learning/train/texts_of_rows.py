@@ -1,4 +1,4 @@
-"""The texts of measured runs, and which of a text's copies stands for it."""
+"""Summary texts of measured runs, and the choice among copies of a text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpumemnet.training import TrainingSetup
 
 
 def setup_of(record: dict[str, Any]) -> TrainingSetup:
-    """Return what the job's owner would have said about this run."""
+    """Return the settings that a job's owner would have stated for this run."""
     return TrainingSetup(
         batch_size=record["batch_size"],
         seq_len=record["seq_len"],
@@ -20,7 +20,7 @@ def setup_of(record: dict[str, Any]) -> TrainingSetup:
 
 
 def texts_of(record: dict[str, Any]) -> dict[str, str]:
-    """Make the summary texts of a record from its configuration."""
+    """Return the summary texts of a record, made from its configuration."""
     from gpumemnet.learning.dataset.summaries import texts
 
     return texts(Configuration.from_json(record))

@@ -1,1 +1,1 @@
-"""The likely inside of containers that a depth limit cut off."""
+"""Guessed contents of containers that a depth limit cut off."""

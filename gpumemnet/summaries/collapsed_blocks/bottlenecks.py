@@ -1,8 +1,8 @@
 """Bottlenecks: a convolution that narrows, one of 3x3, perhaps in groups, a gate, one that widens, and a shortcut.
 
-How narrow a block is, its groups and its gate follow from its parameters, where few of the usual ones add up to their
-exact number. Xie et al., Aggregated Residual Transformations, 2017; Hu et al., Squeeze-and-Excitation Networks, 2018;
-Radosavovic et al., Designing Network Design Spaces, 2020.
+A block's width, groups and gate follow from its parameters, as few of the usual values add up to the exact number.
+Xie et al., Aggregated Residual Transformations, 2017; Hu et al., Squeeze-and-Excitation Networks, 2018; Radosavovic et
+al., Designing Network Design Spaces, 2020.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from gpumemnet.summaries.texts.records import Layer
 
 _AREA = 9
 _NARROWER = (4, 2, 1)
-"""Times that the output has the channels inside."""
+"""Ratios of output channels to inner channels."""
 _GROUP_WIDTHS = (4, 8, 16, 32, 64, 1, 24, 40, 48, 56, 112, 128, 232, 264)
-"""Channels of a group, the usual ones of ResNeXt and RegNet."""
+"""Usual channels of a group in ResNeXt and RegNet."""
 _GATES = (4, 8, 16)
-"""Times that a gate is narrower than what it gates, or than the block's input."""
+"""Ratios of the gated tensor's, or the block's input, channels to the gate's."""
 
 
 class Inside(NamedTuple):
-    """What a block holds.
+    """Contents of a block.
 
     Attributes:
         wide: Channels inside.
         group: Channels of a group of the middle convolution.
         gate: Channels of the gate; 0 without one.
-        gates_output: The gate scales what the block puts out, not what it holds inside.
-        shortcut: The input goes through a convolution of its own.
+        gates_output: Whether the gate scales the block's output, not an inner tensor.
+        shortcut: Whether the input goes through a separate convolution.
     """
 
     wide: int
@@ -44,7 +44,7 @@ class Inside(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def solve(count: int, first: int, last: int) -> Inside | None:
-    """Return what a block of so many parameters holds; None if nothing usual adds up to it.
+    """Return the contents of a block of this many parameters; None if no usual ones fit.
 
     Args:
         count: Parameters.
@@ -72,7 +72,7 @@ def layers(inside: Inside, ins: Dims, outs: Dims, activation: str) -> Iterator[L
     """Return the layers of such a block, with shapes.
 
     Args:
-        inside: What it holds.
+        inside: Its contents.
         ins: Shape of the input: batch, channels, sides.
         outs: Shape of the output.
         activation: Kind of activation inside.
@@ -96,7 +96,7 @@ def layers(inside: Inside, ins: Dims, outs: Dims, activation: str) -> Iterator[L
 
 
 def _usual(channels: int, first: int, scaled: int) -> bool:
-    """Tell whether a gate has about as many channels as one usually has."""
+    """Return whether a gate has about the usual number of channels."""
     return any(
         math.isclose(channels * times, known, rel_tol=0.15) for times in _GATES for known in (first, scaled)
     )

@@ -1,8 +1,8 @@
-"""The likely inside of a container that a depth limit cut off, from its name, its shapes and its parameter count.
+"""Guess the contents of a container that a depth limit cut off, from its name, shapes and parameter count.
 
-torchinfo stops at depth 3 unless told otherwise, which hides the inside of most residual and attention blocks. Each
-template (`token_templates`, `image_templates`) solves for the inner width that explains the parameters. Where a usual
-block has exactly a row's parameters it is that block (`inverted`, `bottlenecks`, `stacks`, `decoders`, `named_layers`).
+torchinfo stops at depth 3 by default, which hides the contents of most residual and attention blocks. Each template
+(`token_templates`, `image_templates`) solves for the inner width that explains the parameters. If a usual block has
+exactly a row's parameters, it is used (`inverted`, `bottlenecks`, `stacks`, `decoders`, `named_layers`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from gpumemnet.summaries.texts.records import Layer
 from gpumemnet.summaries.texts.settle import is_idle
 
 _ELSEWHERE = ("sigmoid", "tanh")
-"""Activations of gates and of poolers, which say nothing of what blocks hold."""
+"""Activations of gates and poolers, which do not indicate a block's contents."""
 _HOLDERS = re.compile(r"(layers?|blocks?|stack|encoder|decoder|model|for[a-z]+)$")
-"""Ends of the names of classes that hold attention."""
+"""Ends of class names that hold attention."""
 
 
 class Shown(NamedTuple):
-    """What the rows of a text tell of the rows that it hides.
+    """Information in a text's rows about the rows that it hides.
 
     Attributes:
-        activation: The kind of activation that it shows most; "" if it shows none.
+        activation: The most frequent kind of activation; "" if there is none.
         layernorm: Whether it shows more layer norms than batch norms.
-        norm: The kind of the norm of tokens that it shows last, or the usual one.
-        dropout: Whether it shows dropout that does something.
+        norm: The last shown kind of norm of tokens, or the usual one.
+        dropout: Whether it shows dropout of a rate above 0.
     """
 
     activation: str
@@ -46,7 +46,7 @@ class Shown(NamedTuple):
 
 
 def shown(layers: tuple[Layer, ...]) -> Shown:
-    """Return what rows tell; asked once for a text, whatever it hides.
+    """Return the information in rows; called once for a text.
 
     Args:
         layers: The rows that the text shows.
@@ -68,10 +68,10 @@ def shown(layers: tuple[Layer, ...]) -> Shown:
 
 
 def activation_of(shown: Shown, *, tokens: bool, classes: tuple[str, ...] = ()) -> str:
-    """Return the activation that the text shows most, or the usual one of such networks.
+    """Return the most frequent activation of the text, or the usual one of such networks.
 
     Args:
-        shown: What the text shows.
+        shown: Information in the text.
         tokens: Whether the block works on sequences.
         classes: Class names of the block and of what is around it.
     """
@@ -79,9 +79,9 @@ def activation_of(shown: Shown, *, tokens: bool, classes: tuple[str, ...] = ()) 
 
 
 def _norm_of(layers: tuple[Layer, ...]) -> str:
-    """Return the kind of norm that the text shows last, or the usual one.
+    """Return the last kind of norm in the text, or the usual one.
 
-    A library's own (LlamaRMSNorm) is known by its name alone.
+    A library's norm (LlamaRMSNorm) is recognized by its name alone.
     """
     found = (
         layer.kind
@@ -92,9 +92,9 @@ def _norm_of(layers: tuple[Layer, ...]) -> str:
 
 
 def _attention_of(layer: Layer) -> str:
-    """Return what the attention inside a block is called, by the names of the block and of what holds it.
+    """Return the class name of attention inside a block, from the names of the block and its container.
 
-    The classes of one model begin alike: T5Block holds T5Attention, LayoutLMEncoder LayoutLMSelfAttention.
+    Class names of one model begin alike: T5Block holds T5Attention, LayoutLMEncoder LayoutLMSelfAttention.
     """
     for name in (layer.kind, *(cls.lower() for cls, _ in reversed(layer.path))):
         attention = _HOLDERS.sub("", name) + ATTENTION
@@ -112,18 +112,18 @@ def expand(
     classes: tuple[str, ...] = (),
     times: int = 1,
 ) -> tuple[Layer, ...]:
-    """Return what the block probably runs.
+    """Return the layers that the block probably runs.
 
     Args:
         layer: The block's row.
         ins: Shape of its input, batch size applied.
         outs: Shape of its output.
-        shown: What the text shows elsewhere.
+        shown: Information in the rest of the text.
         classes: Class names of the block and of what is around it.
-        times: How many convolution blocks the row stands for, as far as the text's totals tell.
+        times: Number of convolution blocks that the row represents, as far as the text's totals show.
 
     Returns:
-        Layers with shapes; empty if the block does nothing of its own.
+        Layers with shapes; empty if the block has no operations itself.
     """
     count = layer.params or 0
     name = " ".join((layer.kind, *(cls.lower() for cls, _ in layer.path[-1:])))

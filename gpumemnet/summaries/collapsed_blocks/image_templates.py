@@ -11,21 +11,21 @@ from gpumemnet.summaries.collapsed_blocks.layer_templates import Dims, guessed, 
 from gpumemnet.summaries.texts.records import Layer
 
 _INVERTED = "inverted|mbconv|mobile|depthwise|edgeresidual"
-"""In the class names of blocks that widen inside (or might)."""
+"""Pattern in the class names of blocks that widen inside (or might)."""
 _MAX_INNER = 64
-"""At most this many inner convolutions of one block; more parameters than that explains go to the first."""
+"""Maximum number of inner convolutions of one block; remaining parameters go to the first."""
 
 
 class ImageTemplates:
     """The likely layers of one hidden block, in running order."""
 
     def __init__(self, activation: str, *, layernorm: bool) -> None:
-        """Take what the text shows elsewhere: the activation's kind, and whether it has layer norms."""
+        """Store the text's information: the activation's kind, and whether it has layer norms."""
         self.activation = activation
         self.layernorm = layernorm
 
     def block(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
-        """Convolution blocks.
+        """Yield the layers of convolution blocks.
 
         Args:
             name: Class names of the block and the container around it, lower case.
@@ -64,9 +64,9 @@ class ImageTemplates:
             yield from self._residual(name, count, ins, outs)
 
     def _mixing(self, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
-        """Mix pixels by a depthwise convolution (or attention), then channels, as ConvNeXt and its kin do.
+        """Mix pixels by a depthwise convolution (or attention), then channels, as ConvNeXt and similar models do.
 
-        A row that reads what it makes may stand for a stage of such blocks.
+        A row with equal input and output may represent a stage of such blocks.
         """
         last = outs[1]
         one = 8 * last * last + 57 * last
@@ -110,7 +110,7 @@ class ImageTemplates:
         quarter = (outs[0], max(outs[1] // 4, 1), *outs[2:])
         spend = max((count - 2 * outs[1]) // 4, 1)
         for branch in range(4):
-            if branch == 3:  # GoogLeNet's module; its successors take the average
+            if branch == 3:  # GoogLeNet's module; later versions average
                 yield guessed("maxpool2d" if name.split()[0] == "inception" else "avgpool2d", ins, ins, 0)
             yield guessed("conv2d", ins, quarter, spend)
             yield from self._norm_act(quarter)
@@ -127,12 +127,12 @@ class ImageTemplates:
         if alone[0] <= min(basic[0], narrow[0]) or rest < first * last:
             yield guessed("conv2d", ins, outs, max(rest - 2 * last, 1))
             yield guessed("batchnorm2d", outs, outs, 2 * last)
-            if not re.search("shortcut|down", name.split()[0]):  # the sum is what is activated
+            if not re.search("shortcut|down", name.split()[0]):  # only the sum is activated
                 yield guessed(self.activation, outs, outs, 0)
             return
         if "bottleneck" in name or narrow[0] < basic[0]:
             area = narrow[1]
-            # w (first + last) + area w^2 is what is left for the three convolutions.
+            # w (first + last) + area w^2 remains for the three convolutions.
             spend = max(rest - 2 * last, 1)
             wide = max(
                 int((-(first + last) + math.sqrt((first + last) ** 2 + 4 * area * spend)) / (2 * area)), 1
@@ -161,7 +161,7 @@ class ImageTemplates:
 
 
 def _best_areas(count: int, first: int, last: int) -> list[tuple[float, int]]:
-    """For one convolution, for two, and for a bottleneck of a quarter: the kernel area that explains the count best.
+    """Find the kernel area that best explains the count: for one convolution, two, and a bottleneck of a quarter.
 
     Returns:
         (relative error, area) of each.

@@ -1,8 +1,8 @@
-"""Inverted residual blocks: a convolution that widens, one for each channel, a gate, one that narrows.
+"""Inverted residual blocks: a widening convolution, a depthwise one, a gate, a narrowing one.
 
-Which of the four a block has, how wide it is and how narrow its gate follow from its parameters: few of the usual
-widths add up to their exact number. Howard et al., Searching for MobileNetV3, 2019; Tan and Le, EfficientNet, 2019, and
-EfficientNetV2, 2021 (which widens by a convolution of 3x3 and has none for each channel).
+The parts of a block and the widths of block and gate follow from its parameters: few of the usual widths add up to the
+exact number. Howard et al., Searching for MobileNetV3, 2019; Tan and Le, EfficientNet, 2019, and EfficientNetV2, 2021
+(which widens by a 3x3 convolution and has no depthwise one).
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from gpumemnet.summaries.collapsed_blocks.layer_templates import Dims, gate, gue
 from gpumemnet.summaries.texts.records import Layer
 
 _AREAS = (9, 25, 49)
-"""Of the kernels of depthwise convolutions."""
+"""Kernel areas of depthwise convolutions."""
 _MOST = 8
-"""Times the input's channels that a block is wide at most."""
+"""Maximum ratio of a block's width to its input's channels."""
 _WIDEST_INPUT = 2048
-"""Channels; a larger number comes from a broken text, and trying its widths would take long."""
+"""Maximum channels of an input; a larger number comes from a broken text, and trying its widths would take long."""
 _MULTIPLE = 8
-"""Widths are rounded to multiples of it."""
+"""Divisor of the usual widths."""
 _GATE = 4
-"""A gate is narrower than the block, or than the block's input, by about this factor ..."""
+"""Usual ratio of the width of the block, or of its input, to the gate's width ..."""
 _ABOUT = 1.5
-"""... give or take this one."""
+"""... within this factor."""
 
 
 class Inside(NamedTuple):
-    """What a block holds.
+    """Contents of a block.
 
     Attributes:
-        wide: Channels inside; 0 if there is nothing but a first convolution.
+        wide: Channels inside; 0 if there is only a first convolution.
         first: Area of the first kernel; 0 without a first convolution.
         depth: Area of the depthwise kernel; 0 without one.
         gate: Channels of the gate; 0 without one.
@@ -48,7 +48,7 @@ class Inside(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def solve(count: int, first: int, last: int) -> Inside | None:
-    """Return what a block of so many parameters holds; None if nothing usual adds up to it.
+    """Return the contents of a block of this many parameters; None if no usual ones fit.
 
     Args:
         count: Parameters.
@@ -65,11 +65,11 @@ def solve(count: int, first: int, last: int) -> Inside | None:
     for widens, depth in (*((1, area) for area in _AREAS), (9, 0), *((0, area) for area in _AREAS)):
         each = (
             2 * ((widens > 0) + (depth > 0)) + widens * first + depth + last
-        )  # parameters of a channel inside
+        )  # parameters per inner channel
         total = count - 2 * last
         for wide in _near(widths, total, each, first) if widens else (first,):
             rest = total - each * wide
-            narrow, remainder = divmod(rest - wide, 2 * wide + 1)  # two convolutions, each with a bias
+            narrow, remainder = divmod(rest - wide, 2 * wide + 1)  # two convolutions with biases
             if rest and (narrow < 1 or remainder):
                 continue
             off = _off(narrow, first, wide) if rest else 0.0
@@ -81,23 +81,23 @@ def solve(count: int, first: int, last: int) -> Inside | None:
 
 @lru_cache(maxsize=256)
 def _widths(first: int) -> list[int]:
-    """Return how wide a block may usually be, ascending."""
+    """Return the usual widths of a block, ascending."""
     widths = {times * first for times in range(1, _MOST + 1)}
     return sorted(widths | set(range(_MULTIPLE, _MOST * first + 1, _MULTIPLE)))
 
 
 def _near(widths: list[int], total: int, each: int, first: int) -> list[int]:
-    """Return the widths at which no gate, or one of a usual size, is what is left of all parameters.
+    """Return the widths that leave parameters for no gate, or for one of a usual size.
 
     Args:
-        widths: Those that there are, ascending.
+        widths: Candidates, ascending.
         total: Parameters of the block.
-        each: Those of a channel inside, without a gate.
+        each: Parameters per inner channel, without a gate.
         first: Channels of the input.
     """
     low, end = 0, bisect_right(widths, total // each)
     high = end
-    while low < high:  # the wider a block, the less is left, and the larger its gate may be
+    while low < high:  # a wider block leaves fewer parameters and allows a larger gate
         middle = (low + high) // 2
         wide = widths[middle]
         most = wide + (2 * wide + 1) * _ABOUT / _GATE * max(first, wide)
@@ -109,7 +109,7 @@ def layers(inside: Inside, ins: Dims, outs: Dims, activation: str) -> Iterator[L
     """Return the layers of such a block, with shapes.
 
     Args:
-        inside: What it holds.
+        inside: Its contents.
         ins: Shape of the input: batch, channels, sides.
         outs: Shape of the output.
         activation: Kind of activation inside.
@@ -134,5 +134,5 @@ def layers(inside: Inside, ins: Dims, outs: Dims, activation: str) -> Iterator[L
 
 
 def _off(narrow: int, first: int, wide: int) -> float:
-    """Return how far a gate's channels are from the usual ones, as a logarithm."""
+    """Return the log ratio of a gate's channels to the usual number."""
     return min(abs(math.log(max(narrow, 1) * _GATE / channels)) for channels in (first, wide))

@@ -1,4 +1,4 @@
-"""The layers of guessed blocks, and what several kinds of blocks have, for the templates of hidden blocks."""
+"""Layers of guessed blocks, and parts that several templates of hidden blocks share."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Dims = tuple[int, ...]
 def guessed(
     kind: str, ins: Dims, outs: Dims, params: int, path: tuple[tuple[str, str], ...] = (), name: str = ""
 ) -> Layer:
-    """Return a layer that the text does not show; the batch size is applied to its shapes already.
+    """Return a layer that the text does not show; its shapes include the batch size.
 
     Args:
-        kind: As the table of kinds has it.
+        kind: Kind, as in the table of kinds.
         ins: Shape of the input.
         outs: Shape of the output.
-        params: Parameters; less than none counts as none.
+        params: Parameters; a negative number counts as 0.
         path: Containers around it.
-        name: Added to the kind, for messages.
+        name: Suffix to the kind, for messages.
     """
     return Layer(
         kind=kind,
@@ -36,7 +36,7 @@ def norm_act(shape: Dims, activation: str) -> Iterator[Layer]:
     """Return a batch norm and an activation.
 
     Args:
-        shape: What they read and make: batch, channels, sides.
+        shape: Shape of input and output: batch, channels, sides.
         activation: Kind of the activation.
     """
     yield guessed("batchnorm2d", shape, shape, 2 * shape[1])
@@ -44,11 +44,11 @@ def norm_act(shape: Dims, activation: str) -> Iterator[Layer]:
 
 
 def gate(shape: Dims, channels: int, activation: str) -> Iterator[Layer]:
-    """Return a gate that scales channels by their means, through two convolutions of one pixel.
+    """Return a gate that scales channels by their means, through two 1x1 convolutions.
 
     Args:
-        shape: What it scales: batch, channels, sides.
-        channels: Between the convolutions.
+        shape: Shape of the gated tensor: batch, channels, sides.
+        channels: Channels between the convolutions.
         activation: Kind of the activation between them.
     """
     wide = shape[1]

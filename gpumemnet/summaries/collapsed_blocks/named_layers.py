@@ -1,4 +1,4 @@
-"""The layers of a class that is named after them: BnActConv2d, Conv2dNormActivation, BasicConv2d, SeparableConv2d."""
+"""Layers of classes named after them: BnActConv2d, Conv2dNormActivation, BasicConv2d, SeparableConv2d."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpumemnet.summaries.texts.records import Layer
 _WORDS = re.compile(r"bn|norm|act|relu|conv")
 _NORMS = ("bn", "norm")
 _AREAS = (9, 25, 49, 1)
-"""Of the kernels of depthwise convolutions."""
+"""Kernel areas of depthwise convolutions."""
 
 
 def inside(kind: str, count: int, ins: Dims, outs: Dims, activation: str) -> tuple[Layer, ...]:
@@ -24,7 +24,7 @@ def inside(kind: str, count: int, ins: Dims, outs: Dims, activation: str) -> tup
         activation: Kind of activation inside.
 
     Returns:
-        Layers with shapes; none if the name does not tell, or the parameters are not those of such layers.
+        Layers with shapes; none if the name or the parameters do not fit such layers.
     """
     if kind.startswith("separableconv"):
         return _separable(count, ins, outs, activation)
@@ -49,7 +49,7 @@ def inside(kind: str, count: int, ins: Dims, outs: Dims, activation: str) -> tup
 
 
 def _separable(count: int, ins: Dims, outs: Dims, activation: str) -> tuple[Layer, ...]:
-    """A depthwise convolution and a pointwise one, each with a norm behind it if the parameters say so."""
+    """Return a depthwise and a pointwise convolution, each followed by a norm if the parameters indicate it."""
     first, last = ins[1], outs[1]
     between = (*ins[:2], *outs[2:])
     after = (guessed("batchnorm2d", outs, outs, 2 * last), guessed(activation, outs, outs, 0))

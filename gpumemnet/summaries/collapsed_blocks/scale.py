@@ -1,7 +1,7 @@
 """Scale the guessed outputs of hidden layers to torchinfo's total over all outputs.
 
-Below its table torchinfo states the size of all outputs of layers with parameters, hidden ones included. What the
-shown rows do not explain was made by hidden layers: what `expand` guessed of them is scaled to that.
+Below its table torchinfo states the size of all outputs of layers with parameters, including hidden ones. The part that
+shown rows do not explain was made by hidden layers: the guess of `expand` is scaled to it.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.records import Layer, ModelSummary, Shape
 
 ATTENTION = "Attention"
-"""Class name around the layers of a guessed attention."""
+"""Class name of the container of a guessed attention."""
 FLOAT_BYTES = 4
 _WITH_INSIDE = ("batchnormact2d", "layernormact2d", "groupnormact")
-"""timm's norms hold their activation as a layer of its own."""
+"""timm's norms that hold their activation as a separate layer."""
 _TIED = (Group.CONV, Group.LINEAR, Group.EMBEDDING)
-"""Layers whose parameters are never none, though tied ones have been taken out of the count."""
+"""Layers that always have parameters, though tied ones are not counted."""
 MOST = 64.0
-"""A guess further off than this tells that the text was misread."""
+"""A larger correction factor means that the text was misread."""
 STACKED = 1.5
 MOST_TIMES = 32
-"""Where hidden rows make more than this many times the guess, each is a stage of several blocks."""
+"""If hidden rows output more than this many times the guess, each represents a stage of several blocks."""
 CLOSE = 0.02
-"""Within this share a guess need not be corrected."""
+"""Relative error below which a guess is not corrected."""
 UNTOLD_PERCENT = 6400
-"""Layers guessed to be hidden that had to be stretched this much: the text tells next to nothing of the model."""
+"""Percentage of scaling at which the text says almost nothing about the model."""
 
 
 class Stretch(NamedTuple):
-    """How the guess of hidden layers is stretched in one pass over the text.
+    """Scaling of the guess of hidden layers in one pass over the text.
 
     Attributes:
-        factor: What the bytes of guessed tensors are multiplied with.
-        times: How many convolution blocks each hidden row stands for.
+        factor: Factor of the bytes of guessed tensors.
+        times: Number of convolution blocks per hidden row.
     """
 
     factor: float = 1.0
@@ -45,7 +45,7 @@ class Stretch(NamedTuple):
 
     @property
     def percent(self) -> int:
-        """By how much the guess is stretched in all, times 100."""
+        """Total scaling of the guess, times 100."""
         return round(100 * self.factor * self.times)
 
     def scaled(self, n_bytes: int) -> int:
@@ -55,14 +55,14 @@ class Stretch(NamedTuple):
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Outputs:
-    """Elements of the outputs that torchinfo's total counts, summed up while a text is walked through.
+    """Elements of the outputs in torchinfo's total, summed in a pass over a text.
 
     Attributes:
-        shown: Of shown layers with parameters.
-        guessed: Of guessed layers, batch norms and projections of attention left out.
-        guessed_norms: Of guessed batch norms.
-        guessed_attention: Of guessed projections.
-        norms_uncounted: Batch norms have layers of their own inside, so torchinfo does not count them.
+        shown: Elements of shown layers with parameters.
+        guessed: Elements of guessed layers, without batch norms and projections of attention.
+        guessed_norms: Elements of guessed batch norms.
+        guessed_attention: Elements of guessed projections.
+        norms_uncounted: Whether batch norms have inner layers, so that torchinfo does not count them.
     """
 
     shown: int = 0
@@ -95,11 +95,11 @@ class Outputs:
 
 
 def better(stretch: Stretch, found: Outputs, summary: ModelSummary, batch: int) -> Stretch | None:
-    """Return what to scale by in the next pass; None if the guess is good or nothing tells.
+    """Return the scaling for the next pass; None if the guess is good or there is no total.
 
     Args:
-        stretch: What this pass scaled by.
-        found: What this pass counted.
+        stretch: Scaling of this pass.
+        found: Counts of this pass.
         summary: The text.
         batch: Samples per step.
     """
@@ -109,7 +109,7 @@ def better(stretch: Stretch, found: Outputs, summary: ModelSummary, batch: int) 
     stated = summary.output_bytes // FLOAT_BYTES * batch // summary.batch_size
     left = max(stated - found.shown, 1)
     norms = 0 if found.norms_uncounted else found.guessed_norms
-    # PyTorch's own attention is one module, whose projections are not counted: take what fits better.
+    # PyTorch's attention is one module, whose projections are not counted: use what fits better.
     counts = [n for n in (found.guessed + norms + found.guessed_attention, found.guessed + norms) if n]
     factor = min((left / count for count in counts), key=lambda ratio: abs(math.log(ratio)))
     factor = min(max(factor, 1 / MOST), MOST)
@@ -119,7 +119,7 @@ def better(stretch: Stretch, found: Outputs, summary: ModelSummary, batch: int) 
 
 
 def enclosing_shapes(layers: tuple[Layer, ...], block: Layer) -> tuple[Shape, ...]:
-    """Return the output shapes of the container around a block that has none of its own (a ModuleList).
+    """Return the output shapes of the container around a block that shows none (a ModuleList).
 
     Args:
         layers: All rows.

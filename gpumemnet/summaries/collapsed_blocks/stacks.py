@@ -1,4 +1,4 @@
-"""Blocks whose parameters tell exactly what they are: ConvNeXt's stages, dense layers, shortcuts, layers on windows."""
+"""Blocks determined exactly by their parameters: ConvNeXt's stages, dense layers, shortcuts, layers on windows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from gpumemnet.summaries.texts.records import Layer
 _KERNEL_AREA = 49
 _WIDER = 4
 _MOST_BLOCKS = 64
-"""More than any stage holds."""
+"""Maximum number of blocks in a stage."""
 
 
 def convnext_blocks(count: int, channels: int) -> tuple[int, bool]:
-    """Return how many of ConvNeXt's blocks have so many parameters, and whether they scale their output; 0 for none.
+    """Return the number of ConvNeXt blocks for this many parameters (0 for none), and whether they scale their output.
 
     A depthwise convolution of 7x7, a norm, and two linear layers with four times the channels between them
     (Liu et al., A ConvNet for the 2020s, 2022).
 
     Args:
         count: Parameters.
-        channels: Of the block.
+        channels: Channels of the block.
     """
     one = (_KERNEL_AREA + 1 + 2 + 2 * _WIDER * channels + _WIDER + 1) * channels
     for scaled in (True, False):
@@ -35,10 +35,10 @@ def convnext(times: int, shape: Dims, activation: str, *, scaled: bool) -> Itera
     """Return the layers of such blocks.
 
     Args:
-        times: How many.
-        shape: What they read and make: batch, channels, sides.
+        times: Number of blocks.
+        shape: Shape of input and output: batch, channels, sides.
         activation: Kind of activation inside.
-        scaled: Whether each scales what it adds (LayerScale).
+        scaled: Whether each scales its addition (LayerScale).
     """
     channels = shape[1]
     last = (shape[0], *shape[2:], channels)
@@ -50,22 +50,22 @@ def convnext(times: int, shape: Dims, activation: str, *, scaled: bool) -> Itera
         yield guessed(activation, wide, wide, 0)
         yield guessed("linear", wide, last, channels * (wide[-1] + 1))
         if scaled:
-            yield guessed("layerscale", shape, shape, 0)  # whose parameters are the block's own
+            yield guessed("layerscale", shape, shape, 0)  # its parameters belong to the block
 
 
 def dense_layer(count: int, shape: Dims, activation: str) -> tuple[Layer, ...]:
-    """Return the layers of one layer of a DenseNet whose row shows what it adds to its input, and not that input.
+    """Return the layers of a DenseNet layer whose row shows its addition to the input, but not the input.
 
     A norm and a convolution to four times the growth, a norm and a convolution of 3x3 (Huang et al., Densely Connected
-    Convolutional Networks, 2017); the parameters tell how many channels it reads.
+    Convolutional Networks, 2017); the parameters give its number of input channels.
 
     Args:
         count: Parameters.
-        shape: Of what the row shows: batch, growth, sides.
+        shape: Shape in the row: batch, growth, sides.
         activation: Kind of activation inside.
 
     Returns:
-        Layers with shapes; none if the parameters are not those of such a layer.
+        Layers with shapes; none if the parameters do not fit such a layer.
     """
     grown = shape[1]
     wide = 4 * grown
@@ -84,17 +84,17 @@ def dense_layer(count: int, shape: Dims, activation: str) -> tuple[Layer, ...]:
 
 
 def shortcut(count: int, entry: Dims, outs: Dims) -> tuple[Layer, ...]:
-    """Return the convolution of one pixel, with its norm, by which a block's input is added to its output.
+    """Return the 1x1 convolution, with its norm, that adds a block's input to its output.
 
-    Nothing follows the norm: the sum is what is activated.
+    Nothing follows the norm: only the sum is activated.
 
     Args:
         count: Parameters of the row.
-        entry: Shape of what the block reads.
-        outs: Shape of what its other branch and this row make.
+        entry: Input shape of the block.
+        outs: Output shape of its other branch and this row.
 
     Returns:
-        Layers with shapes; none if the parameters are not those of a shortcut between these shapes.
+        Layers with shapes; none if the parameters do not fit a shortcut between these shapes.
     """
     if len(entry) != len(outs) or len(outs) < 3 or entry == outs:
         return ()

@@ -12,7 +12,7 @@ from gpumemnet.summaries.collapsed_blocks.scale import ATTENTION
 from gpumemnet.summaries.texts.records import Layer
 
 _MOST_LAYERS = 200
-"""More transformer layers than any model stacks; a larger count comes from a broken text."""
+"""More transformer layers than any model has; a larger count comes from a broken text."""
 
 
 class TokenTemplates:
@@ -21,7 +21,7 @@ class TokenTemplates:
     def __init__(
         self, activation: str, *, dropout: bool, container: str = ATTENTION, norm: str = "layernorm"
     ) -> None:
-        """Take what the text shows elsewhere: activation and norm, whether there is dropout, attention's class."""
+        """Store the text's information: activation and norm, whether there is dropout, attention's class."""
         self.activation = activation
         self.dropout = dropout
         self.container = container
@@ -29,7 +29,7 @@ class TokenTemplates:
         self.attentions = 0
 
     def block(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
-        """Attention, feed-forward, or one or more whole transformer layers.
+        """Yield attention, feed-forward, or one or more whole transformer layers.
 
         Args:
             name: Class names of the block and the container around it, lower case.
@@ -70,7 +70,7 @@ class TokenTemplates:
         yield from self._feed_forward(shape, (*shape[:-1], hidden), shape)
 
     def _decoder(self, shape: Dims, form: decoders.Form) -> Iterator[Layer]:
-        """Return one layer; where both parts read the same norm it stands before the first."""
+        """Return one layer; if both parts read the same norm, it comes before the first."""
         width, (biases, bias) = shape[-1], form.biases
         narrow, wide = (*shape[:-1], form.keys), (*shape[:-1], form.hidden)
         inner, outer = biases != "none", biases == "all"
@@ -117,7 +117,7 @@ class TokenTemplates:
             yield guessed("dropout", shape, shape, 0)
 
     def plain(self, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
-        """Linear layers.
+        """Yield linear layers.
 
         Args:
             count: Parameters.
@@ -129,12 +129,12 @@ class TokenTemplates:
 
 
 def exact_stack(count: int, width: int, *, cross: bool = False) -> bool:
-    """Tell whether transformer layers of a usual inner width have exactly so many parameters.
+    """Return whether transformer layers of a usual inner width have exactly this many parameters.
 
     Args:
         count: Parameters.
-        width: Of the tokens.
-        cross: Whether each layer reads another sequence, too.
+        width: Width of the tokens.
+        cross: Whether each layer also reads another sequence.
     """
     if count < 3 * width * width:
         return False
@@ -145,10 +145,10 @@ def exact_stack(count: int, width: int, *, cross: bool = False) -> bool:
 
 
 def _stack(count: int, width: int, *, cross: bool) -> tuple[int, int]:
-    """Return how many transformer layers, and of which inner width, have this many parameters.
+    """Return the number of transformer layers, and their inner width, for this many parameters.
 
-    A layer has 4 (w + 1) w in each attention, 2 w in each norm and 2 w h + h + w in its feed-forward part; of the
-    pairs that fit exactly the one with h nearest to 4 w is taken.
+    A layer has 4 (w + 1) w in each attention, 2 w in each norm and 2 w h + h + w in its feed-forward part; among
+    exact pairs, the one with h nearest to 4 w is chosen.
     """
     attentions = 2 if cross else 1
     fixed = attentions * (4 * width * (width + 1) + 2 * width) + 3 * width
@@ -156,7 +156,7 @@ def _stack(count: int, width: int, *, cross: bool) -> tuple[int, int]:
     best = (min(max(round(count / usual), 1), _MOST_LAYERS), 4 * width)
     best_distance = math.inf
     for times in range(1, min(count // fixed, _MOST_LAYERS) + 1):
-        for left in (count, count - 2 * width):  # a last norm may be inside, too
+        for left in (count, count - 2 * width):  # a last norm may be included
             hidden, remainder = divmod(left - times * fixed, times * (2 * width + 1))
             distance = abs(math.log(hidden / (4 * width))) if hidden > 0 else math.inf
             if not remainder and distance < best_distance:

@@ -1,4 +1,4 @@
-"""The attention that rows show: between the projections of a site, or whole in one row."""
+"""Add attention that rows show: between the projections of a site, or whole in one row."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from gpumemnet.summaries.texts.settle import is_idle
 
 _IMAGE = 4
 _LIBRARY_MODEL = re.compile(r"For[A-Z]\w+$|LMHeadModel$")
-"""How class names of transformers' models with a head end."""
+"""End of the class names of transformers' models with a head."""
 
 
 def at_site(
     builder: TapeBuilder, site: Site, projected: list[int], layers: tuple[Layer, ...], *, drops: bool
 ) -> int:
-    """Add the attention of a site that was found in the rows.
+    """Add the attention of a site found in the rows.
 
     Args:
         builder: The tape so far.
-        site: Where it is.
+        site: The site.
         projected: Queries, keys, values; one tensor if they are joint.
         layers: The rows.
         drops: Whether the model drops anything.
@@ -37,7 +37,7 @@ def at_site(
     """
     shown = None if site.scores is None else layers[site.scores]
     dropped = shown is not None and kinds.group_of(shown.kind) is Group.DROPOUT and not is_idle(shown)
-    # Where nothing shows the scores and the model drops elsewhere, a function drops scores that are written out.
+    # If no row shows the scores and the model drops elsewhere, a function drops materialized scores.
     dropped = dropped or (shown is None and not site.drops and drops) or drops_by_function(site.container)
     _see_pixels_as_tokens(builder, projected)
     spelt_out = site.spelt_out or _repeats_keys(builder, site, projected, layers)
@@ -64,16 +64,16 @@ def at_site(
 
 
 def _scores(builder: TapeBuilder, shown: Layer, queries: int) -> tuple[int, ...]:
-    """Return the shape of scores that a row shows; torchsummary hides windows that are folded into the batch."""
+    """Return the shape of scores that a row shows; torchsummary hides windows folded into the batch."""
     shape, folded = builder.scaled(shown.output_shapes[0]), builder.shapes[queries][0]
     hides = builder.format == Source.TORCHSUMMARY and len(shape) == _IMAGE and folded % shape[0] == 0
     return (folded, *shape[1:]) if hides else shape
 
 
 def _repeats_keys(builder: TapeBuilder, site: Site, projected: list[int], layers: tuple[Layer, ...]) -> bool:
-    """Tell whether fused attention is asked to repeat its keys for several heads of queries, in 32 bits.
+    """Return whether fused attention must repeat its keys for several query heads, in 32 bits.
 
-    transformers' models leave that to PyTorch, whose only form that repeats and is fused takes 16 bits.
+    transformers' models leave that to PyTorch, whose only fused form with repetition needs 16 bits.
     """
     if site.eager or builder.low == 2 or not _LIBRARY_MODEL.search(builder.root):
         return False
@@ -84,7 +84,7 @@ def _repeats_keys(builder: TapeBuilder, site: Site, projected: list[int], layers
 
 
 def _see_pixels_as_tokens(builder: TapeBuilder, projected: list[int]) -> None:
-    """See images that convolutions made as [batch, pixels, channels], as attention reads them."""
+    """Treat images made by convolutions as [batch, pixels, channels], as attention reads them."""
     for number in projected:
         shape = builder.shapes[number]
         made_by = next((op.group for op in reversed(builder.tape.ops) if op.output == number), None)
@@ -118,7 +118,7 @@ def module(builder: TapeBuilder, layer: Layer) -> int:
     if source < 0:
         source = builder.tensor(shape, builder.high, constant=True)
     joint = builder.operation(KINDS["linear"], source, (*shape[:-1], 3 * width), weights)
-    # Queries, keys and values are copied out of the joint projection before they are used.
+    # Queries, keys and values are copied out of the joint projection before use.
     copied = builder.operation(KINDS["concatenate"], joint, (*shape[:-1], 3 * width))
     inside_layer = any(cls.lower().startswith(("transformer", "encoderblock")) for cls, _ in layer.path)
     shows_weights = len(layer.output_shapes) > 1

@@ -1,4 +1,4 @@
-"""The tensors of one attention operation: fused, with its scores written out, or as PyTorch spells it out."""
+"""Tensors of one attention operation: fused, with materialized scores, or as PyTorch composes it."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from gpumemnet.summaries.texts.kinds import KINDS, Kind
 
 _SCALED = Kind(group=Group.FUNCTION, saves_input=True)
 _PROJECTED = Kind(group=Group.FUNCTION, copies=1)
-"""A layer over the heads of each pair of tokens keeps a copy with the heads last."""
+"""A layer over the heads of each token pair keeps a copy with the heads last."""
 _MIXED = Kind(group=Group.FUNCTION, saves_input=True, copies=2)
-"""Softmax of the positions' scores, the mixture, and (by what reads it) the mixture that sums up to one."""
+"""Softmax of the positions' scores, the mixture, and (saved by its reader) the mixture normalized to one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How an attention operation is written.
+    """Form of an attention operation.
 
     Attributes:
-        eager: The scores are written out: softmax and matrix products are operations of their own.
+        eager: The scores are materialized: softmax and matrix products are separate operations.
         dropout: A dropout runs over the scores.
         scores: Shape of the scores if the text shows it.
-        width: Features of all heads; None where that is the queries' width, or a third of a joint projection's.
-        heads: How many heads; None where that follows from the usual width of one.
-        mixed: The scores are mixed with those of positions and made to sum up to one again.
-        scaled: The scores are multiplied by a learned factor of each head.
-        over: How many layers work on the scores (talking heads), half of them before the softmax.
-        spelt_out: PyTorch's own attention writes the scores out, as no fused form takes its inputs.
-        keys: How many each query meets; None where that are all tokens.
-        cosine: Queries and keys are divided by their lengths, whose results are kept, too; scores are scaled.
-        rotated: Queries and keys of a joint projection are turned by their positions into tensors of their own.
-        pooled: How many queries become one, where PyTorch's own attention writes the scores out.
+        width: Features of all heads; None for the queries' width, or a third of a joint projection's.
+        heads: Number of heads; None to derive it from the usual head width.
+        mixed: The scores are mixed with those of positions and normalized to one again.
+        scaled: The scores are multiplied by a learned factor per head.
+        over: Number of layers on the scores (talking heads), half of them before the softmax.
+        spelt_out: PyTorch's attention materializes the scores, as no fused form takes its inputs.
+        keys: Number of keys per query; None for all tokens.
+        cosine: Queries and keys are divided by their lengths, with the results kept as well; scores are scaled.
+        rotated: Queries and keys of a joint projection are rotated by their positions into new tensors.
+        pooled: Number of queries pooled into one, if PyTorch's attention materializes the scores.
     """
 
     eager: bool
@@ -53,16 +53,16 @@ class Form:
 
 @dataclass(slots=True, kw_only=True)
 class _Meeting:
-    """What meets in an attention operation.
+    """Operands of an attention operation.
 
     Attributes:
         projected: Queries, keys, values; one tensor if they are joint.
-        kept: What of them, or made of them, the backward pass reads.
-        extra: What is made of them on the way.
+        kept: Tensors among them, or made from them, that the backward pass reads.
+        extra: Intermediate tensors made from them.
         out: Shape of the result: one value per query.
         rows: Queries of the whole batch.
-        heads: Of each of them.
-        tokens: That each query meets.
+        heads: Heads per query.
+        tokens: Keys per query.
     """
 
     projected: list[int]
@@ -79,7 +79,7 @@ class _Meeting:
         return len(self.projected) == 1
 
     def keep(self, made: list[int]) -> None:
-        """Add tensors that are made of the projections, and kept."""
+        """Add kept tensors that are made from the projections."""
         self.extra += made
         self.kept += made
 
@@ -90,7 +90,7 @@ def attend(builder: TapeBuilder, projected: list[int], form: Form) -> int:
     Args:
         builder: The tape under construction.
         projected: Queries, keys, values; one tensor if they are joint.
-        form: How it is written.
+        form: Its form.
 
     Returns:
         The output tensor: one value per query.
@@ -126,7 +126,7 @@ def _repeat(builder: TapeBuilder, meeting: _Meeting, width: int) -> None:
 
 
 def _fused(builder: TapeBuilder, meeting: _Meeting, form: Form) -> int:
-    """Add one operation, which keeps of the scores but a number for each query and head."""
+    """Add one fused operation, which keeps only a number per query and head of the scores."""
     out = meeting.out
     if form.rotated and meeting.joint and 3 * out[-1] == builder.shapes[meeting.projected[0]][-1]:
         meeting.keep([builder.tensor(out, builder.low) for _ in range(2)])
@@ -143,7 +143,7 @@ def _fused(builder: TapeBuilder, meeting: _Meeting, form: Form) -> int:
 
 
 def _eager(builder: TapeBuilder, meeting: _Meeting, form: Form) -> int:
-    """Add the scores, what works on them, and the product with the values, each an operation."""
+    """Add the scores, the operations on them, and the product with the values as separate operations."""
     first = builder.shapes[meeting.projected[0]]
     shape = form.scores or (meeting.rows, meeting.heads, meeting.tokens)
     if form.scores and len(first) == 3 and shape[0] < first[0]:
@@ -173,7 +173,7 @@ def _eager(builder: TapeBuilder, meeting: _Meeting, form: Form) -> int:
 
 
 def _on_scores(builder: TapeBuilder, form: Form) -> list[Kind]:
-    """Return what runs over scores that are written out, in order."""
+    """Return the operations on materialized scores, in order."""
     return [
         *[_SCALED] * (form.scaled or form.cosine),
         *[_PROJECTED] * ((form.over + 1) // 2),
@@ -186,17 +186,17 @@ def _on_scores(builder: TapeBuilder, form: Form) -> list[Kind]:
 
 
 def _spelt_out(builder: TapeBuilder, meeting: _Meeting, form: Form) -> int:
-    """Add attention as PyTorch computes it where no fused form takes it, always in 32 bits.
+    """Add attention as PyTorch computes it if no fused form takes it, always in 32 bits.
 
-    Queries and keys are scaled into copies, values are copied for the matrix product, each for all heads; of the
-    projections nothing is kept (aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math).
+    Queries and keys are scaled into copies and values copied for the matrix product, each for all heads; the
+    projections are not kept (aten/src/ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math).
     """
     out = meeting.out
     if form.pooled > 1:
         out = (*out[:-2], out[-2] // form.pooled, out[-1])
     lengths = [builder.shapes[number][:-1] for number in meeting.projected]
     whole = [(*length, out[-1]) for length in (lengths * 3 if meeting.joint else lengths)]
-    fewer = out != whole[0]  # what pools the queries keeps what it read
+    fewer = out != whole[0]  # query pooling keeps its input
     whole[0] = out
     queries, keys, *values = [builder.tensor(each, 4) for each in whole]
     shape = (meeting.rows // form.pooled, meeting.heads, meeting.tokens)

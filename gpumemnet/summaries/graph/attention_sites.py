@@ -1,7 +1,7 @@
-"""Find attention in a list of layers: which linear layers make queries, keys and values.
+"""Find attention in a list of layers: the linear layers that make queries, keys and values.
 
-Between those projections and the output projection no module may run at all (fused attention), or only a dropout or
-softmax over the scores; the path of containers or the order of the rows tells where it is.
+Between those projections and the output projection no module runs (fused attention), or only a dropout or softmax over
+the scores. The path of containers or the order of rows shows the place.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _ROLE = re.compile(
 
 
 _BLOCK_HEAD = 32
-"""Width of a head of NesT, the one model whose blocks of tokens are a dimension of their own."""
+"""Head width of NesT, the only model whose blocks of tokens are a separate dimension."""
 _MOST_HEADS = 64
 _NEAR = 3
-"""How many rows after the projections their scores are looked for."""
+"""Maximum distance in rows from the projections to their scores."""
 
 
 def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
@@ -62,7 +62,7 @@ def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
 
 
 def is_attention(cls: str, name: str) -> bool:
-    """Tell whether a module is attention, by its class or by its local name."""
+    """Return whether a module is attention, by its class or its local name."""
     return bool(_ATTENTION.search(cls) or _ATTENTION.search(name))
 
 
@@ -72,14 +72,14 @@ def _local_name(layer: Layer) -> str:
 
 
 def head_width(sites: dict[int, Site], layers: tuple[Layer, ...]) -> int | None:
-    """Return the width of one head, from the widths of all attention of a model; None where there is none.
+    """Return the width of one head, from the widths of all attention of a model; None without attention.
 
-    Most published transformers have heads of 64; where not all widths are multiples of it, of 32 (vision models whose
-    width grows from stage to stage).
+    Most published transformers have heads of 64; if not all widths are multiples of 64, heads of 32 are assumed (vision
+    models whose width grows per stage).
 
     Args:
-        sites: As `find_sites` returns them.
-        layers: The layers that these are sites of.
+        sites: Output of `find_sites`.
+        layers: The layers of these sites.
     """
     widths = [
         (out_of(layers[site.projections[0]])[-1] or 0) // (3 if len(site.projections) == 1 else 1)
@@ -91,9 +91,9 @@ def head_width(sites: dict[int, Site], layers: tuple[Layer, ...]) -> int | None:
 
 
 def _in_streams(layers: tuple[Layer, ...], path: Path, found: list[int], *, drops: bool) -> list[Site | None]:
-    """Find the attention of one module, or both where it has two streams of their own widths, text and layout (LiLT).
+    """Find the attention of a module; two if it has streams of different widths, text and layout (LiLT).
 
-    Their scores are added to each other, so both are written out.
+    Their scores are added to each other, so both are materialized.
     """
     parts = (found[:3], found[3:])
     widths = {out_of(layers[part[0]])[-1:] for part in parts if part}
@@ -153,9 +153,9 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
 
 
 def _beside_a_convolution(layers: tuple[Layer, ...], found: list[int]) -> int:
-    """Return the features of the layer that makes a convolution's kernel at each token, for each head; 0 if none does.
+    """Return the per-head features of the layer that makes a convolution's kernel at each token; 0 if none does.
 
-    After queries, keys and values come that layer and one for what is convolved (ConvBERT).
+    That layer and one for the convolution's input follow queries, keys and values (ConvBERT).
     """
     if len(found) != 5 or not same_width(layers, found[:3]):
         return 0
@@ -166,12 +166,12 @@ def _beside_a_convolution(layers: tuple[Layer, ...], found: list[int]) -> int:
 
 
 def _block_heads(joint: Layer) -> int:
-    """Return how many heads attention over blocks of tokens has, from its joint projection."""
+    """Return the number of heads of attention over blocks of tokens, from its joint projection."""
     return max((out_of(joint)[-1] or 0) // 3 // _BLOCK_HEAD, 1)
 
 
 def _over_scores(layer: Layer) -> bool:
-    """Tell whether a linear layer works on the heads of [batch, tokens, tokens, heads]."""
+    """Return whether a linear layer works on the heads of [batch, tokens, tokens, heads]."""
     made, heads = out_of(layer), (out_of(layer) or (0,))[-1] or 0
     square = len(made) == 4 and made[1] == made[2] and 1 < heads <= min(made[1] or 0, _MOST_HEADS)
     if not square or not layer.input_shapes:
@@ -180,7 +180,7 @@ def _over_scores(layer: Layer) -> bool:
 
 
 def _values_apart(layers: tuple[Layer, ...], found: list[int]) -> int | None:
-    """Return the layer of the values where the first one makes queries and keys together (TNT, ConViT)."""
+    """Return the layer of the values if the first one makes queries and keys together (TNT, ConViT)."""
     if len(found) < 3 or (out_of(layers[found[0]]) or (0,))[-1] != 2 * reads(layers[found[0]]):
         return None
     width = reads(layers[found[0]])
@@ -195,7 +195,7 @@ def _values_apart(layers: tuple[Layer, ...], found: list[int]) -> int | None:
 
 
 def _few_keys(layers: tuple[Layer, ...], first: int, second: int) -> bool:
-    """Tell whether the first of two layers makes all queries and fewer heads of keys and values (multi-query)."""
+    """Return whether the first of two layers makes all queries and fewer heads of keys and values (multi-query)."""
     made, read = (out_of(layers[first]) or (0,))[-1] or 0, reads(layers[first])
     return 0 < read < made < 2 * read and reads(layers[second]) == read and not (made - read) % 2
 
@@ -205,7 +205,7 @@ def _role_text(layer: Layer) -> str:
 
 
 def _in_rows(layers: tuple[Layer, ...], loose: list[int]) -> list[Site]:
-    """Without containers: three linear layers on tokens in a row, or one three times as wide as the next needs."""
+    """Find attention without containers: three linear layers on tokens in a row, or one of triple width."""
     sites: list[Site] = []
     at = 0
     while at < len(loose):
@@ -241,9 +241,9 @@ def _only_idle(layers: tuple[Layer, ...], start: int, end: int) -> bool:
 
 
 def _scores_after(layers: tuple[Layer, ...], index: int) -> int | None:
-    """Return the index of a softmax or dropout over scores that follows, told by its shape.
+    """Return the index of a following softmax or dropout over scores, identified by its shape.
 
-    Rows of a module inside of the attention, which makes a bias of the tokens' distances, may come before.
+    Rows of an inner module, which makes a bias from the tokens' distances, may come before.
     """
     inside, seen = layers[index].path, 0
     for at in range(index + 1, len(layers)):

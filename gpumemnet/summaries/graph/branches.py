@@ -1,6 +1,6 @@
-"""Branches of one block that read the same tensor: summed, multiplied or added to what the block read.
+"""Branches of a block that read the same tensor: summed, multiplied or added to the block's input.
 
-`print(model)` lists modules in the order in which they were made, so nothing is concluded from its order.
+`print(model)` lists modules in the order of definition, so its order proves nothing here.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _SUMMED = re.compile(r"^(?:RepV[Gg][Gg]Block|MobileOneBlock|RepConv|RepDepthwise
 _BRANCHING = (Group.CONV, Group.BATCHNORM)
 _LISTS = ("ModuleList", "Sequential")
 _NEAR = 6
-"""How many operations back a branch may have been activated."""
+"""Maximum distance in operations to the activation of a branch."""
 
 
 def start(
     builder: TapeBuilder, layer: Layer, kind: Kind, want: tuple[int, ...] | None, out: tuple[int, ...]
 ) -> int | None:
-    """Return what the first layer of a branch of such a block reads: what the block itself read.
+    """Return the input of the first layer of such a branch: the input of the block.
 
     Args:
         builder: The tape so far.
         layer: The layer.
         kind: Its behaviour.
-        want: Its input's shape; None if the text does not tell.
+        want: Its input's shape; None if the text does not show it.
         out: Its output's shape, batch size applied.
 
     Returns:
@@ -44,7 +44,7 @@ def start(
     if at is None:
         return _norm_apart(builder, layer, kind, out)
     entry = builder.entries.get(layer.path[: at + 1])
-    # A norm of the block itself comes after its convolution.
+    # A norm of the block comes after its convolution.
     if len(layer.path) == at + 1 and kind.group is Group.BATCHNORM:
         return _norm_apart(builder, layer, kind, out)
     inner = at + 2 + (len(layer.path) > at + 1 and layer.path[at + 1][0] in _LISTS)
@@ -58,9 +58,9 @@ def start(
 
 
 def _norm_apart(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> int | None:
-    """Return what a batch norm reads that follows another one at once: a branch without a convolution has a norm alone.
+    """Return the input of a batch norm that directly follows another: a branch without a convolution has only a norm.
 
-    Nobody normalises twice. It reads what the last convolution read, or the latest part of the block.
+    Two norms in a row are useless, so it reads the last convolution's input, or the latest part of the block.
     """
     ops = builder.tape.ops
     if kind.group is not Group.BATCHNORM or len(ops) < 2 or ops[-1].group is not Group.BATCHNORM:
@@ -75,7 +75,7 @@ def _norm_apart(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, 
 
 
 def product(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
-    """Return what a convolution reads: the last tensor, or its product with a branch that nobody has read yet.
+    """Return the input of a convolution: the last tensor, or its product with a branch that is still unread.
 
     Within one block two branches of the same shape, one of them activated, are multiplied (StarNet); sums of branches
     are activated as a whole, at a block's end.
@@ -83,7 +83,7 @@ def product(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
     Args:
         builder: The tape so far.
         layer: The convolution.
-        want: Shape of what it reads.
+        want: Shape of its input.
     """
     current, ops = builder.current, builder.tape.ops
     beside = slices.of_entry(builder, layer, want) if ops and ops[-1].group is Group.CONV else None
@@ -104,15 +104,15 @@ def product(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
 
 
 def added(builder: TapeBuilder, block: Path, current: int) -> int:
-    """Return what a block hands on: its last tensor, or a new one for its sum with what the block read.
+    """Return the output of a block: its last tensor, or a new one for the sum with the block's input.
 
-    A sum takes the place of its last term, unless that is kept: the result of an activation inside the block's last
-    part (Darknet, YOLO). An activation that follows the sum is a row of the block itself.
+    A sum replaces its last term, unless that is kept: the result of an activation inside the block's last part
+    (Darknet, YOLO). An activation after the sum is a row of the block.
 
     Args:
         builder: The tape so far.
         block: Path of the block, itself included.
-        current: The last tensor that was made in it.
+        current: The last tensor made in it.
     """
     ops, nested = builder.tape.ops, builder.ended_at == len(builder.tape.ops)
     builder.ended_at = len(ops)
@@ -123,7 +123,7 @@ def added(builder: TapeBuilder, block: Path, current: int) -> int:
     if last.group is not Group.ACTIVATION or current not in last.saved:
         return current
     convolutions = sum(op.group is Group.CONV and op.output > entry for op in ops)
-    if convolutions < 2 or builder.shapes[entry] != builder.shapes[current]:  # one alone: no block
+    if convolutions < 2 or builder.shapes[entry] != builder.shapes[current]:  # a single one is no block
         return current
     total = builder.tensor(builder.shapes[current], builder.items[current])
     builder.add(Op(inputs=(entry, current), output=total, group=Group.FUNCTION))
@@ -132,10 +132,10 @@ def added(builder: TapeBuilder, block: Path, current: int) -> int:
 
 
 def _entry(builder: TapeBuilder, path: Path) -> int | None:
-    """Return what the block around a layer read; None where the layer is the first of its block."""
+    """Return the input of the block around a layer; None if the layer is the first of its block."""
     for depth in (len(path), len(path) - 1):
         if depth > 0 and path[:depth] in builder.entries:
-            # torchsummary has no row of a list, nor of the model: what stands there may be in one.
+            # torchsummary has no row for a list or the model: rows at that level may be in one.
             holds_blocks = path[depth - 1][0] in (*_LISTS, "")
             return None if holds_blocks else builder.entries[path[:depth]]
     return None

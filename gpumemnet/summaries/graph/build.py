@@ -1,9 +1,9 @@
-"""From layers to a tape: which tensor each layer reads, and the operations that no summary shows.
+"""Build a tape from layers: find each layer's input tensor, and the operations that no summary shows.
 
 A summary lists modules, not the graph. The input of a layer is found, in this order: the output of the layer before,
 if the sizes agree; the latest tensor of the right shape (a branch); else a new tensor that some function must have
-made (a concatenation, a product with a gate). Residual additions add no saved tensor: the sum takes the place of one
-of its terms.
+made (a concatenation, a product with a gate). Residual additions add no saved tensor: the sum replaces one of its
+terms.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from gpumemnet.training import TrainingSetup
 
 _UNKNOWN = Kind(group=Group.UNKNOWN, saves_input=True)
 _UNKNOWN_NORM = _UNKNOWN._replace(copies=1)
-"""A norm or scale of a library's own, spelt out: what it multiplies with its weight is kept beside its input."""
+"""A library's composite norm or scale: the factor of its weight is kept in addition to its input."""
 _RELU_INSIDE = ("TransformerEncoderLayer", "TransformerDecoderLayer")
-"""PyTorch's own layers call their activation as a function, so no row shows it."""
+"""PyTorch's layers call their activation as a function, so no row shows it."""
 _LISTS = ("ModuleList", "Sequential")
 
 
@@ -49,10 +49,10 @@ def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str,
 
     Args:
         summary: Layers with shapes.
-        setup: How it is trained.
+        setup: The training setup.
 
     Returns:
-        The tape, and warnings about what had to be guessed.
+        The tape, and warnings about guesses.
     """
     stretch = Stretch()
     walk = _Walk(summary, setup, stretch)
@@ -72,8 +72,8 @@ class _Walk:
 
     Attributes:
         builder: The tape under construction.
-        outputs: What was counted of the outputs that torchinfo's total covers.
-        unknown: How often a layer of each unknown class came.
+        outputs: Counted outputs that torchinfo's total covers.
+        unknown: Number of layers of each unknown class.
     """
 
     def __init__(self, summary: ModelSummary, setup: TrainingSetup, stretch: Stretch) -> None:
@@ -95,7 +95,7 @@ class _Walk:
         loss.cross_entropy(self.builder, summary.root)
 
     def _layers(self, layers: tuple[Layer, ...]) -> None:
-        """Add these layers, one after the other."""
+        """Add these layers in order."""
         builder = self.builder
         sites = find_sites(layers) | convolution_sites.find(layers)
         builder.head_width = head_width(sites, layers) or builder.head_width
@@ -143,7 +143,7 @@ class _Walk:
                     skip.add(site.scores)
 
     def _enter(self, path: Path) -> None:
-        """Note which repeated block runs: the outermost container in a list or sequence of containers."""
+        """Record the running repeated block: the outermost container in a list or sequence of containers."""
         if self.builder.guess is not None:
             return
         for at in range(len(path) - 1):
@@ -153,7 +153,7 @@ class _Walk:
         self.builder.block = 0
 
     def _container(self, layer: Layer) -> None:
-        """Add a container's inside, if the text does not show that; else end it."""
+        """Add a container's contents if the text hides them; else end it."""
         builder = self.builder
         if not layer.params:
             builder.current = containers.ended(builder, layer)
@@ -167,7 +167,7 @@ class _Walk:
             self._layers(inside)
 
     def _leaf(self, layer: Layer, kind: Kind, *, shared: bool) -> None:
-        """Add one layer; `shared` ones, the projections of one attention, read the same tensor."""
+        """Add a layer; `shared` ones, the projections of one attention, read the same tensor."""
         builder = self.builder
         if kind.group is Group.ACTIVATION and _inside_activation(layer):
             return
@@ -199,20 +199,20 @@ class _Walk:
             builder.current = builder.operation(kinds.KINDS["relu"], builder.current, out)
 
     def _kind(self, layer: Layer, kind: Kind | None) -> Kind:
-        """Return how a layer behaves; one that the table of kinds does not have is noted."""
+        """Return a layer's behaviour; record kinds missing from the table."""
         if kind is None:
             self.unknown[layer.name.split("-")[0].split(":")[0].split(" ")[0]] += 1
             return _UNKNOWN_NORM if layer.output_shapes and of_channels(layer) else _UNKNOWN
         if kind.group is Group.ACTIVATION:
             holder = layer.path[-1][0] if layer.path else ""
-            # Convolutional networks are written with ReLU(inplace=True); only print(model) shows the argument.
+            # Convolutional networks usually use ReLU(inplace=True); only print(model) shows the argument.
             ops, shows = self.builder.tape.ops, self.builder.format is Source.MODULE_REPR
             usual = bool(ops) and ops[-1].group in (Group.CONV, Group.BATCHNORM) and not shows
             return kinds.in_place(kind, layer.kind, holder, layer.args, usual=usual)
         return kind
 
     def _pooled(self, layers: tuple[Layer, ...], branches: tuple[range, ...]) -> None:
-        """Add attention whose queries, keys and values are copied out of a joint projection and pooled by rows."""
+        """Add attention with queries, keys and values copied out of a joint projection and pooled by rows."""
         builder = self.builder
         joint, found = builder.current, []
         width, head = max(builder.shapes[joint][-1] // 3, 1), 1
@@ -232,7 +232,7 @@ class _Walk:
         builder.current = attend(builder, found, Form(eager=True, heads=heads))
 
     def _missing_parameters(self) -> None:
-        """Add the parameters that only the text's total tells of."""
+        """Add parameters that only the text's total reveals."""
         total = self._summary.total_params
         counted = sum(layer.params or 0 for layer in self._summary.layers)
         if total is not None and total > counted:
@@ -240,11 +240,11 @@ class _Walk:
 
 
 def _shrinks(ins: tuple[int, ...], out: tuple[int, ...]) -> bool:
-    """Tell whether an image is smaller than the one that it was made from."""
+    """Return whether an image is smaller than its source."""
     return len(ins) == len(out) > 2 and ins[-1] > out[-1]
 
 
 def _inside_activation(layer: Layer) -> bool:
-    """Tell whether an activation's own module holds this one, so that it is counted there (StarReLU)."""
+    """Return whether an activation's module holds this one, so that it is counted there (StarReLU)."""
     holder = kinds.KINDS.get(kinds.canonical(layer.path[-1][0])) if layer.path else None
     return holder is not None and holder.group is Group.ACTIVATION

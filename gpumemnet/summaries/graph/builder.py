@@ -28,35 +28,35 @@ _CAST_ITEMS = {Compute.LOW: 2, Compute.HIGH: 4}
 
 
 class TapeBuilder:
-    """What every kind of layer is built from: the only thing that writes to a tape.
+    """Base for building every kind of layer: only this class writes to a tape.
 
     Attributes:
-        tape: What has been built so far.
+        tape: The tape so far.
         format: Format of the text.
         root: Class name of the model.
         shapes: Shape of each tensor of the tape, with the batch size applied.
         items: Bytes per element of each tensor.
         elements: Number of elements of each tensor.
-        fixed: Tensors that no gradient reaches: the tape's constants and what is detached.
-        loose: Tensors made that no operation has read so far.
-        sliced: How many features were read of tensors that are read in slices.
-        parted: How many channels convolutions read of images that they read in slices.
+        fixed: Tensors that get no gradient: the tape's constants and detached ones.
+        loose: Tensors that no operation has read so far.
+        sliced: Number of features read so far, of tensors that are read in slices.
+        parted: Number of channels that convolutions have read, of images that they read in slices.
         batch: Samples per step.
         printed: The batch size that shapes still to be scaled were printed with; None if they have none.
         low: Bytes per element of what autocast computes in 16 bits.
         high: Bytes per element of everything else.
         amp: Whether autocast is on.
         block: Number of the repeated block that is being built (gradient checkpointing); 0 outside.
-        shown: What the text shows of what it hides; None until it is asked.
-        guess: How to scale tensors of layers that the text hides, while those are built; None outside.
-        current: The tensor that the last layer made; -1 before the first.
-        entries: What the first layer of each container read, by the container's path.
-        ended_at: How many operations there were when the last container ended.
-        head_width: Width of one attention head where nothing shows it.
-        patches: Of an image that was cut before its first convolution: how many, and tokens of each; torchsummary
+        shown: What the text shows about its hidden layers; None until first used.
+        guess: Scale of the tensors of hidden layers, while those are built; None outside.
+        current: The last layer's output tensor; -1 before the first.
+        entries: Input of the first layer of each container, by the container's path.
+        ended_at: Number of operations when the last container ended.
+        head_width: Width of one attention head if nothing shows it.
+        patches: For an image cut before its first convolution: number of patches, and tokens of each; torchsummary
             does not show the first.
-        stated_input: 32-bit elements that the text says go into the model for one sample; 0 if it does not say.
-        rotates: A row makes the turns of rotary positions.
+        stated_input: 32-bit input elements per sample as stated by the text; 0 if not stated.
+        rotates: A row makes the rotations of rotary positions.
     """
 
     def __init__(self, setup: TrainingSetup, summary: ModelSummary) -> None:
@@ -90,7 +90,7 @@ class TapeBuilder:
 
     @contextmanager
     def guessing(self, stretch: Stretch) -> Iterator[None]:
-        """Build hidden layers inside: the batch size is applied to their shapes already, their tensors are scaled."""
+        """Context for building hidden layers: their shapes include the batch size, their tensors are scaled."""
         before = self.printed, self.guess
         self.printed, self.guess = None, stretch
         try:
@@ -99,12 +99,12 @@ class TapeBuilder:
             self.printed, self.guess = before
 
     def enter(self, path: Path) -> None:
-        """Go to a layer's containers; what those read that were left before is forgotten.
+        """Enter a layer's containers; the entries of containers that were left are discarded.
 
-        "(recursive)" ones run several times by one name.
+        "(recursive)" ones run several times under one name.
 
         Args:
-            path: The layer's.
+            path: The layer's path.
         """
         same = sum(
             1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(path, self._inside, strict=False))
@@ -122,12 +122,12 @@ class TapeBuilder:
         return found
 
     def tensor(self, shape: tuple[int, ...], item: int, *, constant: bool = False) -> int:
-        """Add a tensor to the tape; one that is guessed is stretched as the text's totals tell.
+        """Add a tensor to the tape; a guessed one is scaled to the text's totals.
 
         Args:
             shape: Batch size applied.
             item: Bytes per element.
-            constant: It needs no gradient and lives from step to step.
+            constant: Whether it needs no gradient and lives from step to step.
         """
         tape, number, elements = self.tape, len(self.shapes), math.prod(shape)
         self.shapes.append(shape)
@@ -144,7 +144,7 @@ class TapeBuilder:
         return number
 
     def add(self, op: Op) -> None:
-        """Add an operation to the block that is running, and note what it reads."""
+        """Add an operation to the running block, and record its inputs."""
         op.block = self.block
         tape, inputs, output = self.tape, op.inputs, op.output
         if not op.weights and self.fixed.issuperset(inputs):
@@ -156,14 +156,14 @@ class TapeBuilder:
         self.loose.add(output)
 
     def count(self, mult_adds: int) -> None:
-        """Add multiply-adds of the forward pass; those of hidden layers are stretched as their tensors are."""
+        """Add multiply-adds of the forward pass; those of hidden layers are scaled like their tensors."""
         self.tape.mult_adds += mult_adds if self.guess is None else self.guess.scaled(mult_adds)
 
     def operation(self, kind: Kind, source: int, out: tuple[int, ...], weights: tuple[int, ...] = ()) -> int:
         """Add an operation with one input; return its output.
 
         Args:
-            kind: How the layer behaves.
+            kind: The layer's behaviour.
             source: The tensor it reads.
             out: Shape of its output, batch size applied.
             weights: Numbers of its trainable parameters.
@@ -175,7 +175,7 @@ class TapeBuilder:
         item = self.low if compute is Compute.LOW else self.high
         if compute is Compute.KEEP:
             item = self.items[source]
-        # What nobody else keeps can be overwritten.
+        # A tensor without other readers can be overwritten.
         last = self.tape.ops[-1] if self.tape.ops else None
         overwrites = kind.in_place and last is not None and last.output == source and source not in last.saved
         output = source if overwrites else self.tensor(out, item)
@@ -200,16 +200,16 @@ class TapeBuilder:
         return output
 
     def autocast(self, source: int, compute: Compute = Compute.LOW) -> int:
-        """Return the tensor an operation really reads: autocast makes a copy where the type does not fit.
+        """Return the tensor an operation really reads: autocast makes a copy if the type does not fit.
 
-        Each operation has a copy of its own: PyTorch remembers those of parameters only.
+        Each operation gets a separate copy: PyTorch caches only those of parameters.
 
-        A residual stream is a sum with 32-bit terms, so what a norm reads is 32 bits wide even where the row before
-        it has 16: the copy stands for that sum.
+        A residual stream is a sum with 32-bit terms, so a norm reads 32 bits even if the row before has 16: the copy
+        represents that sum.
 
         Args:
-            source: Tensor that is read.
-            compute: What the operation computes in under autocast; LOW is 16 bits.
+            source: Tensor to read.
+            compute: The operation's type under autocast; LOW is 16 bits.
         """
         if not self.amp:
             return source
@@ -224,14 +224,14 @@ class TapeBuilder:
 
         Args:
             layer: The row.
-            out_features: Length of a bias that it may have; 0 if none is looked for.
+            out_features: Length of a possible bias; 0 to look for none.
         """
         count = layer.params
         if not count:
             return ()
         group, high, tape = kinds.group_of(layer.kind), self.high, self.tape
         if count * high < _TINY_BYTES:
-            sizes = [count * high]  # weight and bias as one: a rounding of 512 bytes is all that differs
+            sizes = [count * high]  # weight and bias as one: the difference is a rounding of 512 bytes
         elif layer.param_shapes and sum(map(math.prod, layer.param_shapes)) == count:
             sizes = [math.prod(shape) * high for shape in layer.param_shapes]
         else:

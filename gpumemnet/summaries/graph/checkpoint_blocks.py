@@ -1,4 +1,4 @@
-"""The repeated blocks of a torchsummary text, which checkpointing runs again: it shows containers' ends alone."""
+"""Find the repeated blocks of a torchsummary text, which checkpointing reruns; it shows only containers' ends."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def repeated(layers: tuple[Layer, ...]) -> dict[int, int]:
     """Find the blocks.
 
     Args:
-        layers: Rows in running order; a container's own row comes after those of its inside.
+        layers: Rows in running order; a container's row comes after its contents.
 
     Returns:
-        Number of the block, from 1 on, by row; rows outside of blocks are left out.
+        Block number, from 1 on, by row; rows outside of blocks are omitted.
     """
     ends: dict[str, list[int]] = defaultdict(list)
     for index, layer in enumerate(layers):

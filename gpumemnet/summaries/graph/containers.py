@@ -1,4 +1,4 @@
-"""Containers in the text: where one ends, and what the inside of one does that the text does not show."""
+"""Containers in the text: their ends, and operations inside that the text does not show."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _MOST_SCALES = 3
 def hidden_layers(
     builder: TapeBuilder, layer: Layer, summary: ModelSummary, *, times: int
 ) -> tuple[Layer, ...] | None:
-    """Return the layers that a container's row probably stands for.
+    """Return the layers that a container's row probably represents.
 
     Args:
         builder: The tape so far.
-        layer: A container's row with parameters, whose inside the text does not show.
+        layer: A container's row with parameters, whose contents the text does not show.
         summary: The text around it.
-        times: How many convolution blocks the row stands for.
+        times: Number of convolution blocks that the row represents.
 
     Returns:
-        Layers with shapes, the batch size applied; None if nothing tells a shape.
+        Layers with shapes, the batch size applied; None if no shape can be determined.
     """
     stated = layer.output_shapes or enclosing_shapes(summary.layers, layer)
     if summary.format == Source.TORCHSUMMARY or (builder.current < 0 and not stated):
@@ -63,14 +63,14 @@ def hidden_layers(
 
 
 def ended(builder: TapeBuilder, layer: Layer) -> int:
-    """End a container, which adds a sum that saves nothing new; it may hand on more than its last layer made.
+    """End a container, which adds a sum that saves nothing new; its output may be more than its last layer's.
 
     Args:
         builder: The tape so far.
         layer: The container's row.
 
     Returns:
-        The tensor that the container hands on.
+        The container's output tensor.
     """
     current = builder.current
     if current < 0 or not layer.output_shapes:
@@ -87,7 +87,7 @@ def ended(builder: TapeBuilder, layer: Layer) -> int:
 
 
 def _scales(layer: Layer, out: tuple[int, ...]) -> int:
-    """Return how many branches of a block are scaled channel by channel (LayerScale), by the block's own parameters."""
+    """Return the number of branches of a block with channel scales (LayerScale), by the block's own parameters."""
     own = layer.args.get("own_params")
     for channels in {*out[1:2], *out[-1:]}:
         if isinstance(own, int) and channels > 1 and own % channels == 0 and own // channels <= _MOST_SCALES:
@@ -96,7 +96,7 @@ def _scales(layer: Layer, out: tuple[int, ...]) -> int:
 
 
 def _scaled(builder: TapeBuilder, current: int, scales: int) -> int:
-    """Scale what each branch of a block made, which saves it unscaled."""
+    """Scale the output of each branch of a block, which saves it unscaled."""
     shape, item = builder.shapes[current], builder.items[current]
     others = tuple(builder.tensor(shape, item) for _ in range(scales - 1))
     scaled = builder.tensor(shape, item)
@@ -107,5 +107,5 @@ def _scaled(builder: TapeBuilder, current: int, scales: int) -> int:
 
 
 def _class_of(layer: Layer) -> str:
-    """Return the class of a container's row, as it stands in the paths of the layers inside."""
+    """Return the class of a container's row, as used in the paths of the layers inside."""
     return layer.name.split(":")[0].split(" ")[0].split("-")[0]

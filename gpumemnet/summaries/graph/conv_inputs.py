@@ -1,4 +1,4 @@
-"""Which tensor a convolution reads, when the text shows only its output and its parameter count."""
+"""Find the tensor that a convolution reads, when the text shows only its output and parameter count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gpumemnet.summaries.graph.builder import TapeBuilder
 from gpumemnet.summaries.texts.records import Layer
 
 _SIDES = (3, 1, 5, 7, 2, 4, 11, 9, 16)
-"""Kernel sizes, likeliest first."""
+"""Kernel sizes, most likely first."""
 
 
 def find(builder: TapeBuilder, layer: Layer, out: tuple[int, ...]) -> int:
@@ -48,12 +48,12 @@ def find(builder: TapeBuilder, layer: Layer, out: tuple[int, ...]) -> int:
 
 
 def can_read(layer: Layer, shape: tuple[int, ...], out: tuple[int, ...]) -> bool:
-    """Tell whether a convolution, or a layer that keeps the shape, can read a tensor.
+    """Return whether a convolution, or a layer that keeps the shape, can read a tensor.
 
     Args:
         layer: The row.
-        shape: Of the tensor.
-        out: Of the layer's output, batch size applied.
+        shape: Shape of the tensor.
+        out: Shape of the layer's output, batch size applied.
     """
     if shape == out:
         return True
@@ -72,7 +72,7 @@ def _is_depthwise(params: int, channels: int, dims: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def _fits(params: int, channels: int, out_channels: int, dims: int, *, grouped: bool) -> bool:
-    """Tell whether a convolution of these channel counts can have this many parameters (kernels as wide as high)."""
+    """Return whether a convolution of these channel counts can have this many parameters (square kernels)."""
     for weights in (params, params - out_channels):
         if weights <= 0 or not out_channels or weights % out_channels:
             continue

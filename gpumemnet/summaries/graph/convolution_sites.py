@@ -1,4 +1,4 @@
-"""Find attention on images whose queries, keys and values are made by 1x1 convolutions (BoTNet, HaloNet, SAGAN)."""
+"""Find attention on images with 1x1 convolutions for queries, keys and values (BoTNet, HaloNet, SAGAN)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpumemnet.summaries.texts.widths import fan_in
 _IMAGE = 4
 """Dimensions of a batch of images."""
 _NEAR = 12
-"""How many rows before a convolution what it reads is looked for, where no row shows it."""
+"""Maximum distance in rows to a convolution's input if no row shows it."""
 
 
 def find(layers: tuple[Layer, ...]) -> dict[int, Site]:
@@ -24,7 +24,7 @@ def find(layers: tuple[Layer, ...]) -> dict[int, Site]:
         layers: In running order.
 
     Returns:
-        Sites by the index of their last projection; containers with linear layers are left out.
+        Sites by the index of their last projection; containers with linear layers are omitted.
     """
     groups: dict[Path, list[int]] = {}
     others: set[Path] = set()
@@ -43,7 +43,7 @@ def find(layers: tuple[Layer, ...]) -> dict[int, Site]:
 
 
 def _one_by_one(layers: tuple[Layer, ...], index: int) -> bool:
-    """Tell whether a convolution mixes the channels of each pixel of an image alone."""
+    """Return whether a convolution only mixes the channels of each pixel of an image."""
     layer = layers[index]
     ins, outs = _reads(layers, index), _first(layer.output_shapes)
     if len(ins) != _IMAGE or len(outs) != _IMAGE or ins[2:] != outs[2:] or math.prod(outs[2:]) <= 1:
@@ -52,9 +52,9 @@ def _one_by_one(layers: tuple[Layer, ...], index: int) -> bool:
 
 
 def _reads(layers: tuple[Layer, ...], index: int) -> tuple[int, ...]:
-    """Return the shape that a convolution reads: shown, or that of an image before it with as many channels and pixels.
+    """Return a convolution's input shape: shown, or of an earlier image with as many channels and pixels.
 
-    Only a 1x1 kernel reads as many features as there are channels.
+    Only a 1x1 kernel has as many input features as channels.
     """
     layer = layers[index]
     made = _first(layer.output_shapes)
@@ -66,7 +66,7 @@ def _reads(layers: tuple[Layer, ...], index: int) -> tuple[int, ...]:
 
 
 def _site(layers: tuple[Layer, ...], path: Path, found: list[int]) -> Site | None:
-    """Return the attention of a module from its 1x1 convolutions; None if they are not those of attention."""
+    """Return the attention of a module from its 1x1 convolutions; None if they do not form attention."""
     reads = [_reads(layers, index)[1] for index in found]
     makes = [_first(layers[index].output_shapes)[1] for index in found]
     if makes[0] == 3 * reads[0]:
@@ -85,7 +85,7 @@ def _site(layers: tuple[Layer, ...], path: Path, found: list[int]) -> Site | Non
 
 
 def _scores(layers: tuple[Layer, ...], path: Path, after: int, queries: int, width: int) -> int | None:
-    """Return the row that shows scores: a number for each query and key of each head."""
+    """Return the row that shows scores: one number per query and key of each head."""
     for at in range(after + 1, len(layers)):
         layer = layers[at]
         if layer.path[: len(path)] != path:

@@ -1,4 +1,4 @@
-"""Attention whose projections run as functions: no row shows them, but the container's own parameters are theirs."""
+"""Attention whose projections run as functions: no row shows them, but the container holds their parameters."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _WINDOWS = range(2, 33)
 _NARROWEST_HEAD = 8
 _MOST_HEADS = 64
 _NORMALISED = Kind(group=Group.FUNCTION, saves_input=True)
-"""Queries and keys divided by their lengths: what is divided is kept."""
+"""Queries and keys divided by their lengths: the dividends are kept."""
 
 
 def runs(builder: TapeBuilder, layer: Layer) -> bool:
-    """Tell whether a row holds the weights of its own queries, keys and values: three matrices at least.
+    """Return whether a row holds weights of queries, keys and values: at least three matrices.
 
     Args:
         builder: The tape so far.
-        layer: A row of an unknown class, or the parameters that a container holds itself. One that
+        layer: A row of an unknown class, or the parameters that a container holds directly. One that
             is cut off must have a table of relative positions: other attention has rows below the depth limit.
     """
     if builder.current < 0 or not layer.runs or not layer.params:
@@ -38,12 +38,12 @@ def runs(builder: TapeBuilder, layer: Layer) -> bool:
 
 
 def scores(builder: TapeBuilder, layers: tuple[Layer, ...], index: int) -> int | None:
-    """Return the row inside such attention that shows its scores, a softmax or dropout over them; None if none does.
+    """Return the row inside such attention that shows its scores, a softmax or dropout over them; None if absent.
 
     Args:
         builder: The tape so far.
         layers: In running order.
-        index: Of the attention's own row.
+        index: Index of the attention's row.
     """
     own, reads = layers[index], builder.shapes[builder.current]
     for at in range(index + 1, len(layers)):
@@ -64,19 +64,19 @@ def scores(builder: TapeBuilder, layers: tuple[Layer, ...], index: int) -> int |
 
 
 def rows(builder: TapeBuilder, layers: tuple[Layer, ...], index: int) -> set[int]:
-    """Add such attention; return the rows inside that this covers.
+    """Add such attention; return the rows inside that it covers.
 
     Args:
         builder: The tape so far.
         layers: In running order.
-        index: Of the attention's own row.
+        index: Index of the attention's row.
     """
     shown = scores(builder, layers, index)
     if shown is None:
         builder.current = add(builder, layers[index], distance=distances(layers, index))
         return set()
     builder.current = add(builder, layers[index], layers[shown])
-    for layer in layers[index + 1 : shown]:  # what makes a bias of the distances
+    for layer in layers[index + 1 : shown]:  # the bias of distances
         builder.parameters(layer)
     covered = set(range(index + 1, shown + 1))
     dropped = layers[shown + 1 : shown + 2]
@@ -84,11 +84,11 @@ def rows(builder: TapeBuilder, layers: tuple[Layer, ...], index: int) -> set[int
 
 
 def distances(layers: tuple[Layer, ...], index: int) -> tuple[int, int] | None:
-    """Return side and heads of windows from a row inside that makes a number for each distance and head (Swin v2).
+    """Return side and heads of windows from a row inside with one number per distance and head (Swin v2).
 
     Args:
         layers: In running order.
-        index: Of the attention's own row.
+        index: Index of the attention's row.
     """
     own = layers[index]
     for layer in layers[index + 1 :]:
@@ -107,13 +107,13 @@ def add(
     shown: Layer | None = None,
     distance: tuple[int, int] | None = None,
 ) -> int:
-    """Add the joint projection, the attention and, if its weights are there, the output projection.
+    """Add the joint projection, the attention and, if its weights exist, the output projection.
 
     Args:
         builder: The tape so far.
         layer: The row.
         shown: The row inside that shows the scores.
-        distance: Side and heads of the windows, where a row inside shows them.
+        distance: Side and heads of the windows, if a row inside shows them.
 
     Returns:
         The output tensor.
@@ -149,17 +149,17 @@ def add(
 
 
 def _scales_heads(params: int, width: int, heads: int) -> bool:
-    """Tell whether one scale for each head is left beside projections and biases: cosine attention (Swin v2)."""
+    """Return whether one scale per head remains besides projections and biases: cosine attention (Swin v2)."""
     known = ((3, 0), (3, 2), (3, 3), (4, 0), (4, 3), (4, 4))
     return any(params == matrices * width**2 + biases * width + heads for matrices, biases in known)
 
 
 def _window(params: int, width: int) -> tuple[int, int] | None:
-    """Return side and heads of the windows that a table of relative positions is for: (2 side - 1)^2 rows of heads.
+    """Return side and heads of the windows of a table of relative positions: (2 side - 1)^2 rows of heads.
 
     Args:
-        params: Of the projections, with or without biases, and of the table.
-        width: Features that are read.
+        params: Parameters of the projections, with or without biases, and of the table.
+        width: Input features.
     """
     for matrices in (4, 3):
         for biases in (matrices, 0):

@@ -1,4 +1,4 @@
-"""What functions make that no row shows: concatenations, products with a gate, sums over branches."""
+"""Tensors made by functions that no row shows: concatenations, products with a gate, sums over branches."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from gpumemnet.summaries.texts.kinds import GELU_SPELT_OUT, KINDS
 from gpumemnet.summaries.texts.model_names import spells_gelu_out
 
 _LOOK_BACK = 64
-"""How many tensors back a branch may start."""
+"""Maximum distance in tensors to the start of a branch."""
 
 
 def recent(builder: TapeBuilder) -> list[int]:
-    """Numbers of the latest tensors of real values, newest first."""
+    """Return the numbers of the latest tensors of real values, newest first."""
     last = len(builder.shapes) - 1
     return [n for n in range(last, max(-1, last - _LOOK_BACK), -1) if builder.items[n] in (2, 4)]
 
 
 def joined(builder: TapeBuilder, shape: tuple[int, ...]) -> int:
-    """A tensor that a function made of what was there: a concatenation, a reshape with copy, a sum over branches.
+    """Add a tensor that a function made of existing ones: a concatenation, a copying reshape, a sum over branches.
 
-    If many vectors wait to be read and their concatenation is not what is wanted, they interact in pairs
+    If many vectors are unread and their concatenation is not wanted, they interact in pairs
     (recommenders): stacked, and kept for the matrix product.
 
     Args:
         builder: The tape so far.
-        shape: Of what was made.
+        shape: Shape of the new tensor.
     """
     current = builder.current
     waiting = sorted(n for n in builder.loose if n != current and len(builder.shapes[n]) == 2 == len(shape))
@@ -47,11 +47,11 @@ def joined(builder: TapeBuilder, shape: tuple[int, ...]) -> int:
 
 
 def gate(builder: TapeBuilder, want: tuple[int, ...]) -> int | None:
-    """Multiply by a gate: the last tensor holds one value per channel of the wanted one (squeeze and excitation).
+    """Multiply by a gate: the last tensor has one value per channel of the wanted one (squeeze and excitation).
 
     Args:
         builder: The tape so far.
-        want: Shape of what is multiplied.
+        want: Shape of the other factor.
     """
     last = builder.shapes[builder.current]
     if len(want) < 3 or math.prod(last[1:]) not in (want[1], want[-1]) or not builder.tape.ops:
@@ -68,7 +68,7 @@ def gate(builder: TapeBuilder, want: tuple[int, ...]) -> int | None:
 
 
 def rescaled(builder: TapeBuilder) -> int:
-    """The product of the last, one-value-per-channel tensor with the latest image of that many channels."""
+    """Return the product of the last, one-value-per-channel tensor with the latest image of that many channels."""
     channels = builder.shapes[builder.current][1]
     for number in recent(builder):
         shape = builder.shapes[number]
@@ -78,7 +78,7 @@ def rescaled(builder: TapeBuilder) -> int:
 
 
 def gated_pair(builder: TapeBuilder, want: tuple[int, ...]) -> int:
-    """A gated feed-forward part multiplies two branches (SwiGLU); the other one has been read by nobody yet.
+    """Multiply two branches of a gated feed-forward part (SwiGLU); the other one is still unread.
 
     Args:
         builder: The tape so far.
@@ -95,7 +95,7 @@ def gated_pair(builder: TapeBuilder, want: tuple[int, ...]) -> int:
         worked = tuple(number for number in builder.loose if whole < number < current)
         if not worked:
             return multiplied(builder, want, whole, current)
-        # A branch worked on some of the other half, which is put together again.
+        # A branch used part of the other half, which is joined again.
         half = builder.tensor(want, builder.items[current])
         builder.add(Op(inputs=(*worked, whole), output=half, group=Group.FUNCTION))
         return multiplied(builder, want, half, current)
@@ -109,13 +109,13 @@ def gated_pair(builder: TapeBuilder, want: tuple[int, ...]) -> int:
 
 
 def activated(builder: TapeBuilder, source: int, out: tuple[int, ...]) -> int:
-    """Return what a linear layer reads that follows a widening one at once: a function activated it.
+    """Return the input of a linear layer right after a widening one: a function activated it.
 
-    Two linear layers in a row are one; nobody writes the second of a feed-forward part without something between.
+    Two linear layers in a row equal one, so a feed-forward part always has something between them.
 
     Args:
         builder: The tape so far.
-        source: What was found for it to read.
+        source: The input found for it.
         out: Shape of its output.
     """
     last = builder.tape.ops[-1] if builder.tape.ops else None
@@ -133,7 +133,7 @@ def multiplied(builder: TapeBuilder, shape: tuple[int, ...], *factors: int) -> i
 
     Args:
         builder: The tape so far.
-        shape: Of the product.
+        shape: Shape of the product.
         factors: The tensors.
     """
     made = builder.tensor(shape, builder.items[factors[-1]])

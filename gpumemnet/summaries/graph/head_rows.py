@@ -1,9 +1,8 @@
-"""Rows inside attention that work on each head apart: they show how many heads there are.
+"""Rows inside attention that work per head: they show the number of heads.
 
-Norms of queries and keys, and the placeholders where a model could have them (timm), read [batch, heads, tokens, width
-of a head]; some models fold heads into the batch, which no fused form takes. A layer that turns the distances of
-tokens into one score for each head shows [batch, tokens, tokens, heads]. Convolutions may pool queries, keys and
-values after their projection.
+Norms of queries and keys, and their placeholders (timm), read [batch, heads, tokens, width of a head]; some models fold
+heads into the batch, which no fused form takes. A layer that maps the distances of tokens to one score per head shows
+[batch, tokens, tokens, heads]. Convolutions may pool queries, keys and values after their projection.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ _TOKENS = 3
 
 
 class Heads(NamedTuple):
-    """What such a row shows.
+    """Head information of such a row.
 
     Attributes:
-        number: Of heads.
+        number: Number of heads.
         folded: Heads are part of the batch.
     """
 
@@ -34,11 +33,11 @@ class Heads(NamedTuple):
 
 
 def find(layers: tuple[Layer, ...], path: Path, projections: tuple[int, ...]) -> Heads | None:
-    """Return what the rows of an attention module show of its heads; None if they show nothing.
+    """Return what an attention module's rows show of its heads; None if nothing.
 
     Args:
         layers: In running order.
-        path: Of the attention module.
+        path: Path of the attention module.
         projections: Indices of its layers for queries, keys and values.
     """
     shapes = layers[projections[0]].output_shapes
@@ -57,15 +56,15 @@ def find(layers: tuple[Layer, ...], path: Path, projections: tuple[int, ...]) ->
 
 
 def pooled(layers: tuple[Layer, ...], path: Path, joint: int) -> tuple[range, ...]:
-    """Return the rows that work on queries, keys and values of a joint projection, each branch begun by a convolution.
+    """Return the rows on queries, keys and values of a joint projection; a convolution begins each branch.
 
     Args:
         layers: In running order.
-        path: Of the attention module.
+        path: Path of the attention module.
         joint: Index of the joint projection.
 
     Returns:
-        Three branches (MViT pools queries, keys and values); empty where the rows show no such thing.
+        Three branches (MViT pools queries, keys and values); empty if there are none.
     """
     starts: list[int] = []
     end = joint + 1
@@ -83,11 +82,11 @@ def pooled(layers: tuple[Layer, ...], path: Path, joint: int) -> tuple[range, ..
 
 
 def unpooled(part: int, made: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the image of queries, keys or values that such a convolution reads: with as many rows as columns.
+    """Return the image of queries, keys or values that such a convolution reads: as many rows as columns.
 
     Args:
-        part: Elements of it.
-        made: Shape of what the convolution makes, batch size applied, heads folded into the batch.
+        part: Number of elements.
+        made: Output shape of the convolution, batch size applied, heads folded into the batch.
     """
     side = math.isqrt(part // max(made[0] * made[1], 1))
     return (made[0], made[1], side, side)
@@ -106,7 +105,7 @@ def _heads(shape: Shape, made: Shape, *, joint: bool) -> Heads | None:
     width = features // 3 if joint else features
     if len(dims) == 4 and (dims[0], dims[2], dims[1] * dims[3]) == (batch, tokens, width) and dims[1] < width:
         return Heads(dims[1])
-    # torchsummary shows no batch, nor the heads that are folded into it.
+    # torchsummary shows neither batch nor the heads folded into it.
     count = width // max(dims[-1], 1) if shape[0] is None else dims[0] // batch
     if len(dims) == 3 and shape[0] is None:
         fits = dims[1] == tokens and width == count * dims[2] and 1 < count <= _MOST_HEADS

@@ -1,4 +1,4 @@
-"""Which tensor a layer reads, when the text shows at most its shape."""
+"""Find the tensor that a layer reads; the text shows at most its shape."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
     if want is None:
         return _unshown(builder, layer, out) if kind.group is Group.CONV else current
     if kind.group is Group.ACTIVATION and builder.shapes[current] == (*out[:-1], 2 * out[-1]):
-        return current  # half of a gated feed-forward part's first layer; the other half is the gate
+        return current  # half of a gated feed-forward part's first layer; the other half gates it
     if builder.elements[current] == math.prod(want):
         if kind.group is Group.LINEAR:
             pair = functional_ops.gated_pair(builder, want)
@@ -58,13 +58,13 @@ def find(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -
 
 
 def _unshown(builder: TapeBuilder, layer: Layer, out: tuple[int, ...]) -> int:
-    """Return what a convolution reads whose row shows only what it makes."""
+    """Return the input of a convolution whose row shows only its output."""
     found = conv_inputs.find(builder, layer, out)
     return branches.product(builder, layer, builder.shapes[found]) if found == builder.current else found
 
 
 def _branch(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
-    """The input of a container it belongs to, the concatenation that fits, or the latest tensor of that shape."""
+    """Return the input of an enclosing container, the concatenation that fits, or the latest tensor of that shape."""
     if slices.by_channel(layer, want) and (whole := slices.read(builder, layer, want)) == builder.current:
         return whole
     for depth in range(len(layer.path), 0, -1):
@@ -90,12 +90,12 @@ def _branch(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
             if number != builder.current
         ):
             return functional_ops.joined(builder, want)
-    # What was read in slices is put together again from what was made of them.
+    # Slices that were read are joined again from their results.
     return same[0] if same and same[0] not in builder.parted else functional_ops.joined(builder, want)
 
 
 def unfolded(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...]:
-    """Undo what torchsummary hides: where windows are folded into the batch, it prints the batch as one dimension.
+    """Undo a loss in torchsummary: with windows folded into the batch, it prints the batch as one dimension.
 
     Args:
         builder: The tape so far.
@@ -126,12 +126,12 @@ def unfolded(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...
 
 
 def _patches(layer: Layer, cut: tuple[int, ...], out: tuple[int, ...]) -> int:
-    """Return how many square patches an image was cut into (nn.Unfold), which a convolution reads one by one; else 1.
+    """Return the number of square patches (nn.Unfold) that a convolution reads one by one; else 1.
 
     Args:
         layer: The convolution.
-        cut: What it reads: batch, pixels and channels of a patch, patches.
-        out: What it makes of one.
+        cut: Its input: batch, pixels and channels of a patch, patches.
+        out: Its output for one patch.
     """
     for channels in _COLOURS:
         side = math.isqrt(cut[1] // channels)
@@ -141,7 +141,7 @@ def _patches(layer: Layer, cut: tuple[int, ...], out: tuple[int, ...]) -> int:
 
 
 def _wanted(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The input's shape, as far as the text or the kind of layer tells; None if neither does."""
+    """Return the input's shape, as far as the text or the kind of layer shows; None if neither does."""
     if layer.input_shapes:
         return builder.scaled(layer.input_shapes[0])
     if kind.group in _SAME_SHAPE and layer.kind != "glu":

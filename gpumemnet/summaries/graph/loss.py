@@ -18,15 +18,15 @@ _OWN_LOSS = re.compile(
     r"^(?:(?:M?Bart|PLBart|BigBirdPegasus|Pegasus|Blenderbot(?:Small)?|Clvp|CpmAnt|Marian|Musicgen(?:Melody)?|Mvp"
     r"|TrOCR|Whisper|ProphetNet)ForCausalLM|XLNetLMHeadModel|(?:XLM|Flaubert)WithLMHeadModel|BlipTextLMHeadModel)$"
 )
-"""Those among them that call a loss of their own on the scores as they are (5.17)."""
+"""Those among them with a special loss on the unconverted scores (5.17)."""
 
 
 _ENLARGED = "ForSemanticSegmentation"
-"""transformers' models with this end of their name enlarge their classes' scores to the labels' size, that of the
-image, by a function, and take the loss there."""
+"""transformers' models with this end of their name enlarge their classes' scores to the labels' (the image's) size by a
+function, and compute the loss there."""
 _IMAGE = 4
 _WORDS = "ForConditionalGeneration"
-"""Models that may hand on what they made of each token first and the words' scores after it (FSMT)."""
+"""Models that may output token states first and the words' scores after them (FSMT)."""
 
 
 def cross_entropy(builder: TapeBuilder, root: str) -> None:
@@ -34,7 +34,7 @@ def cross_entropy(builder: TapeBuilder, root: str) -> None:
 
     Args:
         builder: The tape so far.
-        root: Class name of the model, which tells in what precision its loss is taken.
+        root: Class name of the model, which determines the precision of its loss.
     """
     if builder.current < 0 or not builder.tape.ops:
         return
@@ -52,7 +52,7 @@ def cross_entropy(builder: TapeBuilder, root: str) -> None:
 
 
 def _of_words(builder: TapeBuilder) -> int:
-    """Return the last tensor, or the words' scores where the text shows less for the model than its last layer made."""
+    """Return the last tensor, or the words' scores if the text shows less for the model than for its last layer."""
     shape = builder.shapes[builder.current]
     last = next((op.output for op in reversed(builder.tape.ops) if op.group is Group.LINEAR), builder.current)
     wide = builder.shapes[last]
@@ -60,7 +60,7 @@ def _of_words(builder: TapeBuilder) -> int:
 
 
 def _enlarged(builder: TapeBuilder, shape: tuple[int, ...], scores: int) -> tuple[tuple[int, ...], int]:
-    """Enlarge scores to the size of the image that the model read; return shape and number of what was made."""
+    """Enlarge scores to the size of the input image; return shape and number of the new tensor."""
     images = (builder.shapes[number] for number in sorted(builder.tape.constants))
     image = next((found for found in images if len(found) == _IMAGE and found[0] == shape[0]), None)
     image = image or stems.coloured(builder, shape) or shape

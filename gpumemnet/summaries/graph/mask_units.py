@@ -1,4 +1,4 @@
-"""Attention inside units of tokens, as Hiera has it in its first stages."""
+"""Attention inside units of tokens, as in Hiera's first stages."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from gpumemnet.summaries.graph.site import Site, out_of
 from gpumemnet.summaries.texts.records import Layer
 
 _UNITS, _UNIT_TOKENS, _UNIT_HEAD = "MaskUnitAttention", 64, 96
-"""Hiera's attention, the tokens of a unit at first, and the width of a head of its smaller models."""
+"""Hiera's attention class, the initial tokens of a unit, and the head width of its smaller models."""
 
 
 def in_units(layers: tuple[Layer, ...], sites: list[Site | None]) -> list[Site | None]:
-    """Tell which attention of a Hiera runs in units of 64 tokens, and a quarter of that after each pooling.
+    """Return which attention of a Hiera runs in units of 64 tokens, and a quarter of that after each pooling.
 
-    That are its first two stages, and the block that leaves them; five dimensions are fused by nothing. What
-    transformers calls HieraMaskUnitAttention writes its scores out by itself, those of its other stages, too.
+    These are its first two stages, and the block that leaves them; no fused form takes five dimensions. transformers'
+    HieraMaskUnitAttention always materializes its scores, in the other stages as well.
 
     Args:
         layers: In running order.
-        sites: What was found in them.
+        sites: The sites found in them.
 
     Returns:
-        The same sites, those of a Hiera with their units.
+        The same sites, with units for those of a Hiera.
     """
     first = 0
     found: list[Site | None] = []
@@ -48,7 +48,7 @@ def in_units(layers: tuple[Layer, ...], sites: list[Site | None]) -> list[Site |
 
 
 def _tokens(layers: tuple[Layer, ...], following: list[Site | None]) -> int:
-    """Return how many tokens the attention that follows reads; 0 if that is not shown."""
+    """Return the number of tokens of the following attention; 0 if not shown."""
     for site in following:
         made = () if site is None else out_of(layers[site.projections[0]])
         return (made[1] or 0) if len(made) == 3 else 0

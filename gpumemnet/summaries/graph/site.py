@@ -1,4 +1,4 @@
-"""One attention operation among the rows, and what its rows tell by themselves."""
+"""An attention operation among the rows, and the properties that its rows show."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Site(NamedTuple):
     Attributes:
         projections: Indices of the linear layers for queries, keys and values (1 if joint, else 2 or 3).
         scores: Index of the layer that shows the scores (dropout or softmax), or None.
-        eager: The scores are known to be written out.
+        eager: The scores are known to be materialized.
         container: Class name of the attention module, "" if not shown.
-        width: Features of all heads together; None where the projections tell it.
+        width: Features of all heads together; None if the projections show it.
         drops: A row inside the attention module shows a dropout.
-        heads: Number of heads; None where no row shows it.
+        heads: Number of heads; None if no row shows it.
         over: Indices of linear layers over the heads of all pairs of tokens (talking heads).
-        spelt_out: PyTorch's own attention writes the scores out: it fuses none of three or five dimensions.
-        keys: How many keys each query meets; None where that are all tokens.
-        pooled: How many queries become one before they meet the keys.
-        windows: Of how many neighbours a convolution beside the attention keeps copies (ConvBERT).
-        cosine: Queries and keys are divided by their lengths, and scores multiplied by a number for each head.
+        spelt_out: PyTorch's attention materializes the scores: it fuses none of three or five dimensions.
+        keys: Number of keys per query; None for all tokens.
+        pooled: Number of queries pooled into one before the product with the keys.
+        windows: Number of neighbours that a parallel convolution keeps copies of (ConvBERT).
+        cosine: Queries and keys are divided by their lengths, and scores multiplied by a number per head.
     """
 
     projections: tuple[int, ...]
@@ -51,31 +51,31 @@ def out_of(layer: Layer) -> tuple[int | None, ...]:
 
 
 def reads(layer: Layer) -> int:
-    """Return how many features a linear layer reads, by its parameters; 0 if its output is not shown."""
+    """Return the input features of a linear layer, by its parameters; 0 if its output is not shown."""
     out = out_of(layer)
     return fan_in(layer.params, out[-1]) if out else 0
 
 
 def same_width(layers: tuple[Layer, ...], indices: list[int]) -> bool:
-    """Query, key and value projections: equal, or key and value equal and narrower (grouped queries).
+    """Return whether layers can be query, key and value projections: equal, or with narrower keys and values.
 
     Args:
         layers: In running order.
-        indices: Of three layers that follow each other.
+        indices: Indices of three consecutive layers.
     """
     counts = [layers[index].params or 0 for index in indices]
     tokens = [len(out_of(layers[index])) for index in indices]
-    bias = (out_of(layers[indices[1]]) or (0,))[-1] or 0  # keys may have none (Swin v2, Whisper)
+    bias = (out_of(layers[indices[1]]) or (0,))[-1] or 0  # keys may have no bias (Swin v2, Whisper)
     close = abs(counts[1] - counts[2]) in (0, bias) and 0 < counts[1] <= counts[0] + bias
     return close and len(set(tokens)) == 1
 
 
 def own_parameters(layers: tuple[Layer, ...], path: Path, first: int) -> int | None:
-    """Return how many parameters an attention module holds itself, whose row stands above its first layer's.
+    """Return the number of parameters that an attention module holds directly, from the row above its first layer.
 
     Args:
         layers: In running order.
-        path: Of the module, itself included.
+        path: Path of the module, itself included.
         first: Index of its first layer.
 
     Returns:

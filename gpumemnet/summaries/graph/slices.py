@@ -1,6 +1,6 @@
-"""Slices: a layer that reads some of the features of a wider tensor (split, chunk), which is kept whole.
+"""Slices: a layer that reads part of the features of a wider tensor (split, chunk), which is kept whole.
 
-A gated block makes all its branches with one wide projection and hands each branch its features. No row shows that.
+A gated block makes all branches with one wide projection and gives each its features. No row shows that.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _MAKERS = (Group.LINEAR, Group.CONV, Group.ACTIVATION)
 
 
 def read(builder: TapeBuilder, layer: Layer, want: tuple[int, ...], *, begun: bool = False) -> int | None:
-    """Return the wider tensor that a layer reads a slice of, and note how much of it is read.
+    """Return the wider tensor that a layer reads a slice of, and record how much of it is read.
 
-    It was made by a projection in the same block, activated or not, and nobody has read more of it than slices.
+    It was made by a projection in the same block, activated or not, and only slices of it have been read.
 
     Args:
         builder: The tape so far.
-        layer: The layer that reads the slice, or what is made of it.
+        layer: The layer that reads the slice, or its result.
         want: Shape of the slice, batch size applied.
         begun: Only if slices of the tensor were read before.
 
@@ -44,9 +44,9 @@ def read(builder: TapeBuilder, layer: Layer, want: tuple[int, ...], *, begun: bo
 
 
 def of_entry(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int | None:
-    """Return what a convolution reads some channels of: what its block reads, the others of which go another way.
+    """Return a tensor that a convolution reads some channels of: the block's input, whose other channels go elsewhere.
 
-    ShuffleNet v2 and FasterNet pass them on, mixed convolutions hand each of several its own.
+    ShuffleNet v2 and FasterNet pass them on; mixed convolutions give each of several its own.
 
     Args:
         builder: The tape so far.
@@ -76,7 +76,7 @@ def summed(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int | N
         want: Shape of what it reads, batch size applied.
 
     Returns:
-        The sum; None where no slice is left, or the layer stands in no list.
+        The sum; None if no slice is left, or the layer is in no list.
     """
     if len(layer.path) < 2 or layer.path[-1][0] != "ModuleList":
         return None
@@ -91,14 +91,14 @@ def summed(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int | N
 
 
 def _part(made: tuple[int, ...], taken: int, want: tuple[int, ...]) -> bool:
-    """Tell whether so many channels are left of an image of which some are read."""
+    """Return whether that many channels of a partly read image are left."""
     if len(made) != len(want) or len(want) < 3 or (made[0], *made[2:]) != (want[0], *want[2:]):
         return False
     return made[1] > want[1] and taken + want[1] <= made[1] and (taken > 0 or not made[1] % want[1])
 
 
 def by_channel(layer: Layer, want: tuple[int, ...]) -> bool:
-    """Tell whether a layer is a convolution on each channel alone: a dense one has a weight for each pair of channels.
+    """Return whether a layer is a depthwise convolution: a dense one has a weight for each pair of channels.
 
     Args:
         layer: The layer.
@@ -112,7 +112,7 @@ def by_channel(layer: Layer, want: tuple[int, ...]) -> bool:
 
 
 def _fits(builder: TapeBuilder, op: Op, want: tuple[int, ...], *, begun: bool) -> bool:
-    """Tell whether a slice of this shape is left of what a projection made."""
+    """Return whether a slice of this shape is left of a projection's output."""
     taken = builder.sliced.get(op.output, 0)
     if not taken and (begun or op.output not in builder.loose):
         return False
@@ -125,7 +125,7 @@ def _fits(builder: TapeBuilder, op: Op, want: tuple[int, ...], *, begun: bool) -
 
 
 def _features(builder: TapeBuilder, number: int, want: tuple[int, ...]) -> int:
-    """Return how many features of a projection's output have the wanted shape, channels first or last; 0 if none."""
+    """Return the number of a projection's output features with the wanted shape, channels first or last; 0 if none."""
     made = builder.shapes[number]
     if len(made) < 3 or made[0] != want[0]:
         return 0
@@ -137,6 +137,6 @@ def _features(builder: TapeBuilder, number: int, want: tuple[int, ...]) -> int:
 
 
 def _entry(builder: TapeBuilder, layer: Layer) -> int | None:
-    """Return what the innermost container around a layer read that has begun."""
+    """Return the input of the innermost started container around a layer."""
     inside = (builder.entries.get(layer.path[:depth]) for depth in range(len(layer.path), 0, -1))
     return next((number for number in inside if number is not None), None)

@@ -1,4 +1,4 @@
-"""The image that a network reads where no row shows it: from what its first layers make and the stated input size."""
+"""Infer an image that no row shows, from the output of the first layers and the stated input size."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import math
 from gpumemnet.summaries.graph.builder import TapeBuilder
 
 _STRIDES = (1, 2, 4, 8, 14, 16, 32)
-"""Of stems: powers of two, and how far patches are apart."""
+"""Strides of stems: powers of two, and distances between patches."""
 _USUAL = {7: 2, 11: 4, 4: 4, 16: 16, 14: 14, 32: 32}
 """Side of a stem's kernel -> its stride; others have none."""
 _COLOURS = 3
 _IMAGE = 4
 _ROUNDED = 0.03
-"""What a stem makes of uneven sides is rounded up: 299 pixels become 150, of 300."""
+"""A stem rounds uneven sides up: 299 pixels become 150, as 300 would."""
 
 
 def image(builder: TapeBuilder, channels: int, made: tuple[int, ...], most: int) -> tuple[int, ...] | None:
-    """Return the shape of the image that something was made of, by the size that the text states.
+    """Return the shape of the image behind an output, by the size that the text states.
 
     Args:
         builder: The tape so far.
-        channels: Of the image.
+        channels: Channels of the image.
         made: Shape of what was made of it, batch size applied.
-        most: How many times smaller than the image it is at most; a stem leaves no pixel out.
+        most: Largest factor by which it is smaller than the image; a stem skips no pixel.
 
     Returns:
-        The largest that fits (labels may be among the inputs); None if the text states no size, or too small a one.
+        The largest that fits (labels may be among the inputs); None if the text states no size, or one too small.
     """
     least, dims = channels * math.prod(made[2:]), len(made) - 2
     stated = builder.stated_input * (1 + _ROUNDED)
@@ -35,7 +35,7 @@ def image(builder: TapeBuilder, channels: int, made: tuple[int, ...], most: int)
 
 
 def coloured(builder: TapeBuilder, made: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return the shape of the image with three colours that something was made of; None if the text does not tell.
+    """Return the shape of the three-colour image behind an output; None if the text does not show it.
 
     Args:
         builder: The tape so far.
@@ -45,10 +45,10 @@ def coloured(builder: TapeBuilder, made: tuple[int, ...]) -> tuple[int, ...] | N
 
 
 def usual_image(channels: int, made: tuple[int, ...], kernel: int) -> tuple[int, ...]:
-    """Return the shape of the image that a stem read if its stride is the usual one.
+    """Return the shape of a stem's input image if the stem has the usual stride.
 
     Args:
-        channels: Of the image.
+        channels: Channels of the image.
         made: Shape of what the stem made, batch size applied.
         kernel: Side of its kernel.
     """

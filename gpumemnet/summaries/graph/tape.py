@@ -1,4 +1,4 @@
-"""A training step as a list of operations on tensors: what the summary says, plus what it leaves out."""
+"""A training step as a list of operations on tensors: what the summary shows, plus what it omits."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gpumemnet.names import Group
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Op:
-    """One operation of the forward pass and what its backward needs.
+    """An operation of the forward pass and the tensors that its backward needs.
 
     Attributes:
         inputs: Tensors read; each gets a gradient unless it is in `Tape.constants`.
         output: Tensor made.
         saved: Tensors saved until this operation's backward has run.
-        extra: Tensors made beside the output and kept (masks, indices, 16-bit copies); part of `saved`.
+        extra: Tensors made in addition to the output and kept (masks, indices, 16-bit copies); part of `saved`.
         weights: Parameters used (indices into `Tape.parameters`); their gradients appear in backward.
         forward_workspace_bytes: Workspace held while the forward pass runs.
         data_workspace_bytes: Workspace held while the gradient of the input is computed.
@@ -43,19 +43,19 @@ class Tape:
     Attributes:
         sizes: Bytes of each tensor.
         constants: Tensors that need no gradient and live from step to step (the input batch, index tensors).
-        detached: Tensors made of these alone, by layers with no trainable parameters: no gradient reaches them.
+        detached: Tensors made only from constants, by layers without trainable parameters: they get no gradient.
         ops: Operations in order.
         parameters: Bytes of each trainable parameter tensor.
         frozen: Bytes of each parameter or buffer tensor without a gradient.
         grouped: Number of grouped convolutions.
         guessed: Number of operations that the text does not show.
-        score_bytes: Attention scores written out.
+        score_bytes: Materialized attention scores.
         doubt_bytes: Extra score bytes if attention assumed fused is not.
         hidden_bytes: Tensors of layers that the text hides.
-        hidden_percent: By how much their guess was stretched to agree with the text's totals.
-        fourier_bytes: What the most demanding convolution would take by Fourier transform.
+        hidden_percent: Factor times 100 by which their guess was scaled to agree with the text's totals.
+        fourier_bytes: Memory that the most demanding convolution would need by Fourier transform.
         mult_adds: Multiply-adds of convolutions, linear and recurrent layers and attention.
-        cast_bytes: 16-bit copies of weights that autocast keeps until the step's backward is over.
+        cast_bytes: 16-bit copies of weights that autocast keeps until the step's backward ends.
     """
 
     sizes: list[int] = field(default_factory=list)

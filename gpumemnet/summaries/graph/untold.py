@@ -1,4 +1,4 @@
-"""What to say about layers that a text hides, and about a text that hides nearly all."""
+"""Warnings about layers that a text hides, and about a text that hides nearly all."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ FULL_DEPTH = (
     'torchinfo.summary(model, input_size=..., depth=99, col_names=["input_size", "output_size", "num_params",'
     ' "kernel_size", "mult_adds"])'
 )
-"""What shows all that torchinfo can tell."""
+"""The command for a torchinfo text with all details."""
 
 
 _STATE_SPACE = re.compile(r"^(?:Falcon|Jamba|Bamba|Zamba2?|Codestral)?Mamba2?(?:Mixer|Block)$")
 
 
 def steps_through_time(summary: ModelSummary) -> bool:
-    """Tell whether a model has layers that step through time in Python, and keep what no row shows.
+    """Return whether a model has layers that step through time in Python, and keep tensors that no row shows.
 
     Args:
         summary: The layers.
@@ -30,14 +30,14 @@ def steps_through_time(summary: ModelSummary) -> bool:
 
 
 def about_hidden(tape: Tape, summary: ModelSummary) -> list[str]:
-    """Return what to say about layers that the text hides.
+    """Return warnings about layers that the text hides.
 
     Args:
-        tape: What was built.
+        tape: The built tape.
         summary: The layers.
     """
     warnings: list[str] = []
-    if summary.format is Source.MODULE_REPR and not summary.warnings:  # they name a better text
+    if summary.format is Source.MODULE_REPR and not summary.warnings:  # they recommend a better text
         warnings.append(
             "print(model) shows neither sizes nor the order in which modules run, so more is booked than needed;"
             f" save the text of {FULL_DEPTH}"

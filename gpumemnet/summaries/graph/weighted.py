@@ -1,4 +1,4 @@
-"""What layers that multiply by weights add to their operation: workspaces, what cuDNN keeps, multiply-adds."""
+"""Costs that layers with weights add to their operation: workspaces, cuDNN's reserves, multiply-adds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gpumemnet.summaries.texts.records import Layer
 GROUPS = frozenset((Group.CONV, Group.LINEAR, Group.RNN))
 """Groups that multiply by weights, in 16 bits under autocast."""
 _STANDARDISED = "stdconv2d"
-"""In the names of convolutions whose weight is normalised at each step, into a tensor that is kept (BiT, NF-Net)."""
+"""Part of the names of convolutions whose weight is normalized at each step, into a kept tensor (BiT, NF-Net)."""
 _CHANNELS_SECOND = frozenset((Group.CONV, Group.BATCHNORM))
 
 
 def add(builder: TapeBuilder, layer: Layer, kind: Kind, source: int, out: tuple[int, ...]) -> None:
-    """Note what a layer takes beside its input and output; its operation is the tape's last.
+    """Record a layer's memory besides input and output; its operation is the last on the tape.
 
     Args:
         builder: The tape so far.
@@ -40,7 +40,7 @@ def add(builder: TapeBuilder, layer: Layer, kind: Kind, source: int, out: tuple[
 
 
 def channels(kind: Kind, out: tuple[int, ...]) -> int:
-    """Return how many channels or features a layer makes; 0 if its output has none.
+    """Return the number of channels or features that a layer makes; 0 if its output has none.
 
     Args:
         kind: The layer's kind.
@@ -52,7 +52,7 @@ def channels(kind: Kind, out: tuple[int, ...]) -> int:
 
 
 def _linear(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, ...]) -> None:
-    """Note the buffer in which the gradient of a bias is summed over all rows."""
+    """Record the buffer in which the gradient of a bias is summed over all rows."""
     features = out[-1] if out else 0
     if features and layer.trainable and (layer.params or 0) == features * (builder.shapes[source][-1] + 1):
         rows = math.prod(out[:-1])
@@ -60,7 +60,7 @@ def _linear(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, ...
 
 
 def _convolution(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, ...]) -> None:
-    """Note the workspaces of the last operation, a convolution."""
+    """Record the workspaces of the last operation, a convolution."""
     ins = builder.shapes[source]
     if source in builder.parted and layer.input_shapes:
         ins = builder.scaled(layer.input_shapes[0])
@@ -84,12 +84,12 @@ def _recurrent(builder: TapeBuilder, layer: Layer, source: int, out: tuple[int, 
     buffer = builder.tensor((kept,), builder.low)
     op = builder.tape.ops[-1]
     op.extra, op.saved = (*op.extra, buffer), (*op.saved, buffer)
-    # The weights are copied into cuDNN's own order for each call.
+    # The weights are copied into cuDNN's order for each call.
     op.forward_workspace_bytes = op.data_workspace_bytes = params * builder.low
 
 
 def _mult_adds(kind: Kind, layer: Layer, read: int, out: tuple[int, ...]) -> int:
-    """Return the multiply-adds of a layer whose every weight meets every position once.
+    """Return the multiply-adds of a layer that applies every weight once per position.
 
     Args:
         kind: Its kind.
@@ -99,7 +99,7 @@ def _mult_adds(kind: Kind, layer: Layer, read: int, out: tuple[int, ...]) -> int
     """
     params = layer.params or 0
     if layer.kind.startswith("convtranspose"):
-        # Each position of the input meets the weights, which the output's channels share out among them.
+        # Each input position meets the weights, which are divided among the output's channels.
         return read * params // max(_in_channels(layer, out), 1)
     return math.prod(out) * params // max(channels(kind, out), 1)
 

@@ -1,4 +1,4 @@
-"""Until when each tensor of a tape lives: who reads it last, who keeps it, what checkpointing makes again."""
+"""Lifetime of each tensor of a tape: its last reader, its keepers, and recomputation by checkpointing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gpumemnet.summaries.graph.tape import Tape
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Repeat:
-    """A block that gradient checkpointing runs again in backward.
+    """A block that gradient checkpointing recomputes in backward.
 
     Attributes:
         ops: Indices of its operations, in order.
-        last_use: Index of the operation inside that reads or makes each tensor last.
-        keepers: How many operations inside keep each tensor for their backward.
-        outside: Tensors that it reads and did not make; they are kept for running it again.
+        last_use: For each tensor, index of the last operation inside that reads or makes it.
+        keepers: For each tensor, number of operations inside that keep it for their backward.
+        outside: Tensors that it reads and did not make; they are kept for recomputation.
     """
 
     ops: list[int] = field(default_factory=list)
@@ -27,14 +27,14 @@ class Repeat:
 
 
 class Lifetimes(NamedTuple):
-    """Who reads and who keeps each tensor; the same for every step.
+    """Readers and keepers of each tensor; the same for every step.
 
     Attributes:
         output: The model's output, which outlives the step; -1 if there is none.
-        block_of: Number of the block that runs again, for each operation; 0 for those that run once.
-        keepers: How many operations and blocks keep each tensor for backward.
-        dying: Tensors that nobody reads after an operation and nobody keeps, by the operation's index.
-        repeats: The blocks that run again, by number.
+        block_of: For each operation, number of its recomputed block; 0 if it runs once.
+        keepers: For each tensor, number of operations and blocks that keep it for backward.
+        dying: Tensors without later readers or keepers, by the index of their last operation.
+        repeats: The recomputed blocks, by number.
     """
 
     output: int
@@ -45,11 +45,11 @@ class Lifetimes(NamedTuple):
 
 
 def lifetimes(tape: Tape, *, checkpointing: bool) -> Lifetimes:
-    """Find who reads and who keeps each tensor.
+    """Find the readers and keepers of each tensor.
 
     Args:
         tape: The forward pass.
-        checkpointing: Whether its blocks run again in backward.
+        checkpointing: Whether its blocks are recomputed in backward.
     """
     ops = tape.ops
     output = next((op.output for op in reversed(ops) if op.group is not Group.LOSS), -1)

@@ -10,7 +10,7 @@ from gpumemnet.gpu_memory.allocator.blocks import MIN_BLOCK_BYTES
 from gpumemnet.names import Optimizer
 
 Run = tuple[int, int]
-"""A size in bytes, and how many neighbours in a list have it."""
+"""A size in bytes, and the number of neighbours in a list that have it."""
 
 
 def runs(sizes: Iterable[int]) -> list[Run]:
@@ -23,9 +23,9 @@ class OptimizerMemory(NamedTuple):
     """Memory of one optimizer.
 
     Attributes:
-        states: Tensors of each parameter's size kept for good (momentum, second moment).
-        listed: Tensors of the size of all parameters that one step holds at once (foreach works on whole lists).
-        single: Tensors of the size of the largest parameter that one step holds (one parameter after the other).
+        states: Permanent tensors of each parameter's size (momentum, second moment).
+        listed: Number of tensors of the size of all parameters during a step (foreach works on whole lists).
+        single: Number of tensors of the size of the largest parameter during a step (one parameter at a time).
     """
 
     states: int
@@ -33,19 +33,19 @@ class OptimizerMemory(NamedTuple):
     single: int = 0
 
     def state_bytes(self, parameters: Sequence[int]) -> int:
-        """Return what the states take; a factored second moment is too small to count."""
+        """Return the bytes of the states; a factored second moment is too small to count."""
         return sum(parameters) * self.states
 
     def step_bytes(self, parameters: Sequence[int]) -> int:
-        """Return the temporaries of a step at its peak, in bytes."""
+        """Return the peak of a step's temporaries, in bytes."""
         return sum(parameters) * self.listed + max(parameters, default=0) * self.single
 
     def state_runs(self, parameters: Sequence[Run]) -> list[Run]:
-        """Return the states as they are allocated, parameter by parameter."""
+        """Return the states in allocation order, parameter by parameter."""
         return [(size, times * self.states) for size, times in parameters]
 
     def step_runs(self, parameters: Sequence[Run]) -> list[Run]:
-        """Return the temporaries of a step as they are allocated."""
+        """Return the temporaries of a step in allocation order."""
         largest = max((size for size, _ in parameters), default=0)
         return [*((size, times * self.listed) for size, times in parameters), (largest, self.single)]
 
@@ -58,7 +58,7 @@ OPTIMIZER_MEMORY: dict[Optimizer, OptimizerMemory] = {
     Optimizer.ADAMW: OptimizerMemory(states=2, listed=1),
     # _foreach_sqrt(square_avgs) likewise.
     Optimizer.RMSPROP: OptimizerMemory(states=1, listed=1),
-    # Adafactor is not foreach unless asked: var_estimate and update of one parameter at a time.
+    # Adafactor is not foreach by default: var_estimate and update of one parameter at a time.
     # Its second moment: a row and a column of each matrix.
     Optimizer.ADAFACTOR: OptimizerMemory(states=0, single=2),
 }

@@ -1,6 +1,6 @@
-"""A tape's training step as allocator calls: what is allocated and freed, in order.
+"""Convert a tape's training step to allocator calls, in order.
 
-The calls are the same for every step, so they are listed once and then run as often as wanted.
+The calls are the same for every step, so they are listed once and then repeated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gpumemnet.summaries.graph.tape import Op, Tape
 from gpumemnet.summaries.replay.lifetimes import Lifetimes, lifetimes
 
 BORROW = -1
-"""Stands for the key of what is allocated and freed at once; keys are not negative."""
+"""Key of memory that is allocated and freed at once; other keys are not negative."""
 
 Call = tuple[int, int | None]
 """(key, bytes) allocates, (key, None) frees what was last allocated under that key, (BORROW, bytes) does both."""
@@ -25,7 +25,7 @@ class Schedule(NamedTuple):
         forward: Calls of the forward pass.
         backward: Calls of the backward pass.
         keys: Exclusive upper bound on keys; the last one is never allocated.
-        output: Key of the model's output, which outlives the step; the last one if there is none.
+        output: Key of the model's output, which outlives the step; the last key if there is none.
         gradients: Keys of the weights' gradients, which outlive the backward pass.
     """
 
@@ -41,7 +41,7 @@ def schedule(tape: Tape, *, checkpointing: bool) -> Schedule:
 
     Args:
         tape: The forward pass.
-        checkpointing: Blocks keep their inputs only and run again in backward.
+        checkpointing: Whether blocks keep only their inputs and are recomputed in backward.
     """
     plan = lifetimes(tape, checkpointing=checkpointing)
     step = _Step(tape, plan)
@@ -58,12 +58,12 @@ def schedule(tape: Tape, *, checkpointing: bool) -> Schedule:
 
 
 class _Step:
-    """One forward and backward pass; keys are the tensors' numbers, shifted for all but the forward's own."""
+    """One forward and backward pass; keys are tensor numbers, with an offset outside the first forward."""
 
     def __init__(self, tape: Tape, plan: Lifetimes) -> None:
         self.tape = tape
         self.plan = plan
-        self.again = len(tape.sizes)  # + number: a tensor of a block that runs again
+        self.again = len(tape.sizes)  # + number: a tensor of a recomputed block
         self.gradient = 2 * self.again  # + number: the gradient of a tensor
         self.weight = 3 * self.again  # + number: the gradient of a weight
         self.calls: list[Call] = []
@@ -74,7 +74,7 @@ class _Step:
         self.fixed = tape.constants | tape.detached
 
     def forward(self) -> list[Call]:
-        """Run all operations, keep what backward needs, free the rest as soon as nobody reads it any more."""
+        """Run all operations, keep what backward needs, and free other tensors after their last reader."""
         live, sizes, block_of, dying = self.live, self.tape.sizes, self.plan.block_of, self.plan.dying
         calls: list[Call] = []
         for index, op in enumerate(self.tape.ops):
@@ -98,7 +98,7 @@ class _Step:
         return calls
 
     def backward(self) -> list[Call]:
-        """Run the gradients; in the end all but the output and the weights' gradients is free."""
+        """Run the gradients; at the end only the output and the weights' gradients remain."""
         plan, ops, detached = self.plan, self.tape.ops, self.tape.detached
         calls = self.calls
         made: set[int] = set()
@@ -129,7 +129,7 @@ class _Step:
         return calls
 
     def _run_again(self, block: int) -> set[int]:
-        """Recompute a block; return what it made and backward needs."""
+        """Recompute a block; return the tensors it made that backward needs."""
         sizes, repeat, calls = self.tape.sizes, self.plan.repeats[block], self.calls
         made: set[int] = set()
         for index in repeat.ops:
@@ -157,11 +157,11 @@ class _Step:
         for number in op.inputs:
             if number in self.fixed:
                 continue
-            if number == output:  # it was overwritten: the new gradient takes the place of the old one
+            if number == output:  # it was overwritten: the new gradient replaces the old one
                 graded.add(number)
                 call((BORROW, sizes[number]))
             elif number in graded:
-                call((BORROW, sizes[number]))  # accumulated in place into the gradient that is there
+                call((BORROW, sizes[number]))  # accumulated in place into the existing gradient
             else:
                 graded.add(number)
                 call((shift + number, sizes[number]))
@@ -177,7 +177,7 @@ class _Step:
             call((shift + output, None))
 
     def _release(self, numbers: Iterable[int]) -> None:
-        """Give up what an operation kept; what nobody keeps any more is freed."""
+        """Release what an operation kept; free tensors that are no longer kept."""
         keepers = self.keepers
         for number in numbers:
             keepers[number] -= 1
@@ -186,7 +186,7 @@ class _Step:
                 self.calls.append((number, None))
 
     def _leave(self, block: int) -> None:
-        """Give up what a block that ran again read from outside."""
+        """Release the outside tensors that a recomputed block read."""
         if block:
             self._release(self.plan.repeats[block].outside)
 

@@ -1,4 +1,4 @@
-"""Memory over one training step, the steady one: what tensors hold after each call of the allocator."""
+"""Memory over one training step in the steady state: tensor bytes after each allocator call."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Timeline:
     """Memory over one step.
 
     Attributes:
-        held_bytes: What tensors hold after each change, in order; workspaces within an operation count.
+        held_bytes: Bytes in tensors after each change, in order, including workspaces within an operation.
         starts: Index into `held_bytes` at which each of PHASES begins.
-        kept_bytes: Of that, what stays between steps: weights, buffers, optimizer states.
+        kept_bytes: The part that stays between steps: weights, buffers, optimizer states.
     """
 
     held_bytes: tuple[int, ...]
@@ -28,12 +28,12 @@ class Timeline:
 
 
 def timeline(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool) -> Timeline:
-    """Run one step of a tape, after the first one has made the optimizer's states.
+    """Run one step of a tape, after the first step has made the optimizer's states.
 
     Args:
         tape: The forward pass.
         optimizer: States and temporaries.
-        checkpointing: Blocks keep their inputs only and run again in backward.
+        checkpointing: Whether blocks keep only their inputs and are recomputed in backward.
     """
     constants = sum(tape.sizes[number] for number in tape.constants)
     weights = sum(tape.parameters) + sum(tape.frozen) + constants

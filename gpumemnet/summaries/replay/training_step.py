@@ -13,14 +13,14 @@ from gpumemnet.summaries.replay.schedule import Call, schedule
 
 
 class Replay(NamedTuple):
-    """What a replay found.
+    """Results of a replay.
 
     Attributes:
         allocated_peak_bytes: PyTorch's max_memory_allocated.
         reserved_bytes: PyTorch's max_memory_reserved.
         forward_end_bytes: Allocated when the forward pass is over (steady state).
-        optimizer_bytes: Optimizer states kept for good.
-        step_bytes: Temporaries of an optimizer step at their peak.
+        optimizer_bytes: Optimizer states, which are permanent.
+        step_bytes: Peak of the temporaries of an optimizer step.
     """
 
     allocated_peak_bytes: int
@@ -35,8 +35,8 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
 
     Args:
         tape: The forward pass.
-        optimizer: States and temporaries; states are made by the first step, so the second is the steady one.
-        checkpointing: Blocks keep their inputs only and run again in backward.
+        optimizer: States and temporaries; the first step makes the states, so the second is the steady state.
+        checkpointing: Whether blocks keep only their inputs and are recomputed in backward.
         steps: Steps to run.
 
     Returns:
@@ -53,7 +53,7 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
     for number in range(steps):
         cast = allocator.malloc(tape.cast_bytes)
         _run(step.forward, allocator, blocks)
-        allocator.free(output)  # the last step's output lives until this one's replaces it
+        allocator.free(output)  # the last step's output lives until this step's replaces it
         forward_end = allocator.allocated_bytes
         _run(step.backward, allocator, blocks)
         output = blocks[step.output]
@@ -73,7 +73,7 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
 
 
 def _run(calls: Iterable[Call], allocator: CachingAllocator, blocks: list[Block | None]) -> None:
-    """Make calls; `blocks` holds what was last allocated under each key."""
+    """Make calls; `blocks` holds the last allocation of each key."""
     malloc, free, borrow = allocator.malloc, allocator.free, allocator.borrow
     for key, n_bytes in calls:
         if n_bytes is None:

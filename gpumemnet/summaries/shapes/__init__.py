@@ -1,1 +1,1 @@
-"""Shapes for texts that show none."""
+"""Shape inference for texts that show no shapes."""

@@ -1,4 +1,4 @@
-"""The order in which the modules of one block run.
+"""Order the modules of one block as they run.
 
 Only the order inside one block matters for memory: norm, attention, norm, feed-forward. A network that normalises
 after instead of before keeps the same tensors, so one order serves both. Cross-attention is ordered as self-attention.
@@ -13,15 +13,15 @@ from gpumemnet.summaries.texts.records import Layer
 from gpumemnet.summaries.texts.widths import widening
 
 ATTENTION = re.compile(r"att|mha", re.IGNORECASE)
-"""In the names of attention, of classes and of attributes."""
+"""Pattern in class and attribute names of attention."""
 _INNER_DROPOUT = re.compile(r"att", re.IGNORECASE)
 _DROPS_BETWEEN = re.compile("T5|TransformerEncoderLayer|TransformerDecoderLayer")
-"""Classes whose feed-forward part drops between its two layers; PyTorch's own activates there by a function."""
+"""Classes with a dropout between the two feed-forward layers; PyTorch's activate there by a function."""
 _FOLDED = re.compile(r"BasicBlock|Bottleneck", re.IGNORECASE)
 
 
 class Role(StrEnum):
-    """What a direct child of a container does there."""
+    """Role of a direct child in a container."""
 
     NORM = "norm"
     ATTENTION = "attention"
@@ -64,13 +64,13 @@ def _of(units: list[Unit], *roles: Role) -> list[Unit]:
 
 
 def _attention(units: list[Unit]) -> list[Unit]:
-    """Projections of queries, keys, values; what normalises them; the output projection; its dropout."""
+    """Order projections of queries, keys, values; their norms; the output projection; its dropout."""
     linear = _of(units, Role.LINEAR)
     first = [unit for unit in linear if not _is_output(unit[1][0])]
     last = [unit for unit in linear if _is_output(unit[1][0])]
     if not last and len(linear) > 3:
         first, last = linear[:3], linear[3:]
-    # A dropout printed first belongs to the scores, which fused attention never shows.
+    # A dropout printed first belongs to the scores, which fused attention does not show.
     dropouts = _of(units, Role.DROPOUT)
     after = [unit for unit in dropouts if not _INNER_DROPOUT.search(unit[1][0].name) and len(dropouts) > 1]
     rest = [unit for unit in units if unit[0] not in (Role.LINEAR, Role.DROPOUT)]
@@ -108,7 +108,7 @@ def _transformer(units: list[Unit]) -> list[Unit]:
     for number, attention in enumerate(attentions):
         found += norms[number : number + 1]
         found.append(attention)
-        # PyTorch's own layers define the feed-forward's dropout first; the others follow in order of use.
+        # PyTorch's layers define the feed-forward's dropout first; the others follow in order of use.
         found += (
             dropouts[number + 1 : number + 2]
             if len(dropouts) > len(attentions)
@@ -125,7 +125,7 @@ def _transformer(units: list[Unit]) -> list[Unit]:
 
 
 def _feed_forward(units: list[Unit]) -> list[Unit]:
-    """Widening layers, activation, narrowing layer, dropout; a second widening layer is the gated branch."""
+    """Order widening layers, activation, narrowing layer, dropout; a second widening layer is the gated branch."""
     linear, acts = _of(units, Role.LINEAR), _of(units, Role.ACTIVATION)
     dropouts, rest = _of(units, Role.DROPOUT), _of(units, Role.NORM, Role.VIEW)
     if len(linear) == 1 or any(len(part) > 1 for _, part in linear):
@@ -144,7 +144,7 @@ def _around(units: list[Unit]) -> str:
 
 
 def _residual(units: list[Unit]) -> list[Unit]:
-    """A block that defines its activation once and calls it after every norm and after the sum."""
+    """Order a block that defines its activation once and calls it after every norm and after the sum."""
     activation = _of(units, Role.ACTIVATION)[0]
     shortcut = [unit for unit in units if unit[0] is Role.BLOCK]
     found: list[Unit] = []

@@ -1,7 +1,7 @@
-"""Arguments of layers from their parameter counts, for a table that shows neither shapes nor arguments.
+"""Infer arguments of layers from their parameter counts, for a table that shows neither shapes nor arguments.
 
-`torchinfo.summary(model)` prints such a table where it is given no input, as most do of models that take a dictionary.
-A norm's parameters tell the width of what passes through it; with that, the table's other counts tell theirs.
+`torchinfo.summary(model)` prints such a table without an input, as is usual for models that take a dictionary. A norm's
+parameters give the width of its input; with that width, the table's other counts give their arguments.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from gpumemnet.summaries.texts.arguments import integer, parameter_shapes
 from gpumemnet.summaries.texts.records import Layer
 
 _NEEDS = {Group.EMBEDDING: "embedding_dim", Group.RNN: "hidden_size"}
-"""Without this argument nobody knows how wide the model is: the first guess was a hundred times too much."""
+"""Without this argument the model's width is unknown: the first guess was a hundred times too large."""
 
 
 def with_arguments(layers: Sequence[Layer]) -> list[Layer]:
-    """Give layers that show no arguments those that their parameter counts tell.
+    """Add the arguments that parameter counts determine to layers that show none.
 
     Args:
         layers: In printed order.
 
     Raises:
-        SetupError: The text does not tell how wide an embedding or a recurrent layer is.
+        SetupError: The width of an embedding or a recurrent layer cannot be determined.
     """
     norms = (width for layer in layers if (width := _norm_width(layer)))
     width = next(norms, 0)  # of the tokens between blocks
@@ -55,7 +55,7 @@ def _group(layer: Layer) -> Group:
 
 
 def _norm_width(layer: Layer) -> int:
-    """Return how wide the norm is; 0 if the layer is none, or shows its arguments."""
+    """Return the width of the norm; 0 if the layer is no norm, or shows its arguments."""
     if _group(layer) is not Group.LAYERNORM or layer.args or not layer.params:
         return 0
     one_each = "rms" in layer.kind or "t5" in layer.kind
@@ -68,8 +68,8 @@ def _linear(params: int, width: int, made: int, *, ends: bool) -> dict[str, obje
     Args:
         params: Its parameters.
         width: Width of the tokens between blocks.
-        made: Width of what the last linear layer made.
-        ends: It is the last linear layer of its block, whose width it restores where that fits.
+        made: Output width of the last linear layer.
+        ends: It is the last linear layer of its block, which restores `width` if that fits.
     """
     for ins, outs in ((made, width),) if ends and made != width else ():
         if params in (ins * outs, (ins + 1) * outs):

@@ -1,4 +1,4 @@
-"""Shapes of layers that work on images, sounds and volumes, each from the arguments that `print(model)` gives."""
+"""Infer shapes of layers on images, sounds and volumes, from the arguments that `print(model)` shows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gpumemnet.summaries.texts.arguments import integer, sides
 from gpumemnet.summaries.texts.records import Layer
 
 IMAGE_SIDE = 224
-"""Assumed side of an image: what most published vision models train on."""
+"""Assumed side of an image: the training size of most published vision models."""
 
 
 def conv(walk: Walk, layer: Layer) -> Step:
-    """A convolution: from its arguments.
+    """Infer a convolution from its arguments.
 
     Args:
         walk: Shapes and layers so far.
@@ -61,14 +61,14 @@ def _start_image(walk: Walk, channels: int, dims: int) -> None:
 
 
 def _within_input(walk: Walk, size: Dims) -> Dims:
-    """Bound what is scaled up by the input: modules printed one after the other may run side by side (U-Net)."""
+    """Limit an upscaled size by the input: modules printed in sequence may run in parallel (U-Net)."""
     if len(walk.image) != len(size):
         return size
     return tuple(min(n, most) for n, most in zip(size, walk.image, strict=True))
 
 
 def _with_channels(walk: Walk, channels: int, dims: int) -> Dims:
-    """The image with this many channels that the layer reads: the last one, a branch, or a concatenation."""
+    """Return the image with this many channels that the layer reads: the last one, a branch, or a concatenation."""
     last = walk.current
     if len(last) == dims + 2:
         if last[1] == channels:
@@ -81,7 +81,7 @@ def _with_channels(walk: Walk, channels: int, dims: int) -> Dims:
 
 
 def pool(walk: Walk, layer: Layer) -> Step:
-    """A pooling layer.
+    """Infer a pooling layer.
 
     Args:
         walk: Shapes and layers so far.
@@ -106,7 +106,7 @@ def pool(walk: Walk, layer: Layer) -> Step:
 
 
 def plain(walk: Walk, layer: Layer) -> Step:
-    """Upsampling; whatever else keeps nothing.
+    """Infer upsampling; other layers here keep nothing.
 
     Args:
         walk: Shapes and layers so far.
@@ -120,7 +120,7 @@ def plain(walk: Walk, layer: Layer) -> Step:
 
 
 def batchnorm(walk: Walk, layer: Layer) -> Step:
-    """A norm over channels.
+    """Infer a norm over channels.
 
     Args:
         walk: Shapes and layers so far.

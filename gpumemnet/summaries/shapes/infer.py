@@ -1,4 +1,4 @@
-"""Shapes for a text that shows none: follow one batch through the arguments that `print(model)` gives."""
+"""Infer shapes for a text that shows none, by following a batch through the arguments of `print(model)`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STEPS: dict[str, Callable[[Walk, Layer], Step]] = {
     Group.ATTENTION: token.attention,
     Group.RNN: token.rnn,
 }
-"""By group of kinds; the others change no shape."""
+"""By group of kinds; other groups change no shape."""
 
 
 def infer(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
@@ -37,10 +37,10 @@ def infer(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
         setup: Batch size, sequence length or input shape.
 
     Returns:
-        The summary with concrete shapes; warnings say what was assumed.
+        The summary with concrete shapes; warnings name the assumptions.
 
     Raises:
-        SetupError: The batch size is not known, or how wide the model is.
+        SetupError: The batch size or the model's width is unknown.
     """
     if not setup.batch_size:
         raise SetupError("the text shows no shapes; add batch_size=N")
@@ -53,7 +53,7 @@ def infer(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
 
 
 def _shaped(walk: Walk, layer: Layer) -> Layer:
-    """Give one layer its shapes and move on."""
+    """Give a layer its shapes and advance."""
     if layer.kind == "parameter":
         return layer
     group = kinds.group_of(layer.kind)

@@ -1,6 +1,6 @@
-"""Put the modules of `print(model)` in the order in which they run: the text has them in the order of definition.
+"""Sort the modules of `print(model)` into running order: the text has the order of definition.
 
-Containers are taken apart here, from the outside in; block_order.py orders what one of them holds.
+Containers are taken apart here, from the outside in; block_order.py orders the contents of one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def arrange(layers: Sequence[Layer], depth: int = 0) -> list[Layer]:
 
     Args:
         layers: Leaves inside it, in printed order.
-        depth: How many containers enclose it.
+        depth: Number of enclosing containers.
 
     Returns:
         The same layers in running order; activations that a block defines once and uses often are repeated.
@@ -57,7 +57,7 @@ def arrange(layers: Sequence[Layer], depth: int = 0) -> list[Layer]:
         )
         at = end
     if all(name.partition("#")[0].isdigit() for name in names):
-        return [layer for _, part in units for layer in part]  # nn.Sequential and its kin run as printed
+        return [layer for _, part in units for layer in part]  # nn.Sequential and similar run as printed
     container = layers[0].path[depth - 1] if depth and layers else ("", "")
     return [layer for _, part in ordered(units, container[0]) for layer in part]
 

@@ -1,4 +1,4 @@
-"""Shapes of layers that work on tokens and features, each from the arguments that `print(model)` gives."""
+"""Infer shapes of layers on tokens and features, from the arguments that `print(model)` shows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _POOLED = re.compile(r"pooler|pooled|classifier|heads?$|summary|score", re.IGNOR
 
 
 def layernorm(walk: Walk, layer: Layer) -> Step:
-    """A norm over features.
+    """Infer a norm over features.
 
     Args:
         walk: Shapes and layers so far.
@@ -45,7 +45,7 @@ def layernorm(walk: Walk, layer: Layer) -> Step:
 
 
 def embedding(walk: Walk, layer: Layer) -> Step:
-    """A table lookup.
+    """Infer a table lookup.
 
     Args:
         walk: Shapes and layers so far.
@@ -56,7 +56,7 @@ def embedding(walk: Walk, layer: Layer) -> Step:
         return (), (), None
     if POSITIONS.search(layer.name):
         return (1, walk.seq_len), (1, walk.seq_len, width), None
-    if layer.name == "shared":  # encoder and decoder show it again where they use it
+    if layer.name == "shared":  # encoder and decoder show it again at each use
         walk.embedding = walk.embedding or (rows, width)
         return (), (), None
     walk.embedding = walk.embedding or (rows, width)
@@ -66,7 +66,7 @@ def embedding(walk: Walk, layer: Layer) -> Step:
 
 
 def linear(walk: Walk, layer: Layer) -> Step:
-    """A linear layer.
+    """Infer a linear layer.
 
     Args:
         walk: Shapes and layers so far.
@@ -76,7 +76,7 @@ def linear(walk: Walk, layer: Layer) -> Step:
         integer(layer.args, "in_features", "nx", default=1),
         integer(layer.args, "out_features", "nf", default=1),
     )
-    if not layer.args and layer.params and walk.current:  # transformers' Conv1D() once printed no sizes
+    if not layer.args and layer.params and walk.current:  # older transformers print no sizes for Conv1D()
         ins = walk.current[-1]
         outs = max(layer.params // (ins + 1), 1)
     if not walk.current:
@@ -106,7 +106,7 @@ def _for_linear(walk: Walk, layer: Layer, ins: int) -> Dims:
 
 
 def _from_image(walk: Walk, layer: Layer, ins: int, *, pooled: bool) -> Dims:
-    """What a linear layer reads after an image: its pixels, channels last, or all of them flattened or averaged."""
+    """Return what a linear layer reads after an image: its pixels, channels last, or all flattened or averaged."""
     last = walk.current
     if last[1] == ins and _in_convnext(layer) and not pooled:
         return (last[0], *last[2:], ins)
@@ -118,7 +118,7 @@ def _from_image(walk: Walk, layer: Layer, ins: int, *, pooled: bool) -> Dims:
 
 
 def attention(walk: Walk, layer: Layer) -> Step:
-    """PyTorch's own attention module.
+    """Infer PyTorch's attention module.
 
     Args:
         walk: Shapes and layers so far.
@@ -136,7 +136,7 @@ def attention(walk: Walk, layer: Layer) -> Step:
 
 
 def rnn(walk: Walk, layer: Layer) -> Step:
-    """A recurrent layer.
+    """Infer a recurrent layer.
 
     Args:
         walk: Shapes and layers so far.

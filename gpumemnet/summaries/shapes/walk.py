@@ -1,4 +1,4 @@
-"""Where the batch is while shapes are inferred: what the last layers made, and what had to be assumed."""
+"""State of shape inference: the last layers' outputs, and the assumptions made."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpumemnet.summaries.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup
 
 MAX_TOKENS = 512
-"""Assumed sequence length where neither the user nor the table of positions says one."""
+"""Assumed sequence length if neither the user nor the table of positions gives one."""
 POSITIONS = re.compile(r"pos|wpe", re.IGNORECASE)
-"""Name of an embedding of positions."""
+"""Name pattern of an embedding of positions."""
 LOOK_BACK = 40
-"""How many layers back a branch may start."""
+"""Maximum distance in layers to the start of a branch."""
 
 _ON_SEQUENCES = {Group.ATTENTION, Group.RNN, Group.LAYERNORM, Group.CONV}
 
@@ -23,22 +23,22 @@ Dims = tuple[int, ...]
 """A tensor shape, batch first, with the batch size applied."""
 
 Step = tuple[Dims, Dims, int | None]
-"""What one layer reads, what it makes (empty if nothing goes on from it), and its parameters if they turn out here."""
+"""A layer's input, its output (empty if nothing reads it), and its parameters if they are inferred here."""
 
 
 class Walk:
-    """Follows one batch through the layers.
+    """Follows a batch through the layers.
 
     Attributes:
         batch: Samples per step.
         seq_len: Tokens per sample, given or assumed.
         given: The input's shape if the user gave it.
         root: Class name of the model.
-        current: Shape that the last layer made; empty before the first.
-        recent: Shapes made so far, oldest first.
+        current: Output shape of the last layer; empty before the first.
+        recent: Output shapes so far, oldest first.
         image: Sides of the input image; empty if there is none.
         embedding: Rows and width of the first embedding of words; None before it.
-        categories: Embeddings are looked up by category, not by token: no layer works on sequences.
+        categories: Embeddings are indexed by category, not by token: no layer works on sequences.
         warnings: One sentence for each assumption.
     """
 
@@ -67,7 +67,7 @@ class Walk:
         return max(length, 1)
 
     def assume(self, what: str) -> None:
-        """Warn of an assumption."""
+        """Record a warning about an assumption."""
         self.warnings.append(f"the text shows no shapes; assumed {what}")
 
     def same(self) -> Step:
@@ -85,6 +85,6 @@ class Walk:
         return next((shape for shape in reversed(near) if len(shape) == rank and shape[1] == channels), None)
 
     def go_on(self, shape: Dims) -> None:
-        """Take the shape that a layer made for the current one."""
+        """Make a layer's output shape the current one."""
         self.current = shape
         self.recent.append(shape)

@@ -1,1 +1,1 @@
-"""From a text to layers: formats, kinds of layers, what rows mean."""
+"""From a text to layers: formats, kinds of layers, meaning of rows."""

@@ -1,4 +1,4 @@
-"""Constructor arguments as `print(model)` shows them, and the parameters that follow from them."""
+"""Parse constructor arguments from `print(model)`, and derive parameter shapes from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse_arguments(text: str) -> dict[str, object]:
     """Read "3, 64, kernel_size=(7, 7), bias=False" into a mapping; positional ones have the keys "0", "1", ...
 
     Args:
-        text: What stands between the parentheses.
+        text: The text between the parentheses.
 
     Returns:
         Numbers, tuples of numbers, booleans or strings by key.
@@ -60,8 +60,8 @@ def integer(args: dict[str, object], *keys: str, default: int = 0) -> int:
 
     Args:
         args: A layer's arguments by name.
-        default: If none of them is a whole number.
-        keys: Names, the first one first.
+        default: Result if none of them is a whole number.
+        keys: Names, in order of preference.
     """
     for key in keys:
         value = args.get(key)
@@ -76,10 +76,10 @@ def sides(args: dict[str, object], key: str, dims: int, default: int) -> tuple[i
     """Return an argument as one number per spatial dimension.
 
     Args:
-        args: As `parse_arguments` returns them.
-        key: Of the argument.
+        args: Output of `parse_arguments`.
+        key: Name of the argument.
         dims: Number of spatial dimensions.
-        default: If it is not there.
+        default: Result if it is missing.
     """
     value = args.get(key, default)
     if isinstance(value, tuple) and len(value) == dims and all(isinstance(side, int) for side in value):
@@ -88,19 +88,19 @@ def sides(args: dict[str, object], key: str, dims: int, default: int) -> tuple[i
 
 
 def name_positions(kind: str, group: Group, args: dict[str, object]) -> dict[str, object]:
-    """Give positional arguments the names that the constructors of their group use.
+    """Name positional arguments as the constructors of their group do.
 
     Args:
         kind: The layer's kind.
         group: Its group.
-        args: As `parse_arguments` returns them.
+        args: Output of `parse_arguments`.
     """
     names = _GROUPNORM if kind == "groupnorm" else _POSITIONS.get(group, ())
     return {names[int(key)] if key.isdigit() and int(key) < len(names) else key: v for key, v in args.items()}
 
 
 def parameter_shapes(kind: str, group: Group, args: dict[str, object]) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes of a layer's parameters, from its named arguments; empty if it has none or they are unknown.
+    """Return the shapes of a layer's parameters, from its named arguments; empty if none or unknown.
 
     Source: the constructors in torch.nn.
 

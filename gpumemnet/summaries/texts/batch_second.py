@@ -1,4 +1,4 @@
-"""Models whose batch is the second dimension inside (XLNet): turned round where the text tells it for certain."""
+"""Models with the batch as second dimension inside (XLNet): transposed if the text proves it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gpumemnet.summaries.texts.records import ModelSummary, Shape
 def batch_first(summary: ModelSummary) -> ModelSummary:
     """Return the summary with the batch as the first dimension of every shape.
 
-    It is certain where an embedding makes [tokens, batch, width] and what the model hands on at its end begins with
-    the batch again. Other models of that kind are refused when they are scaled (`contradictions`).
+    The proof is an embedding that makes [tokens, batch, width] and a final output that begins with the batch again.
+    Other such models are refused when they are scaled (`contradictions`).
 
     Args:
         summary: The parsed text.
@@ -34,7 +34,7 @@ def batch_first(summary: ModelSummary) -> ModelSummary:
 
 
 def _parts_turned(summary: ModelSummary) -> ModelSummary:
-    """Turn round the rows of a part that runs on [tokens, batch, width], where others show [batch, tokens]."""
+    """Transpose the rows of a part that runs on [tokens, batch, width], if others show [batch, tokens]."""
     batch = summary.batch_size
     shapes = [shape for layer in summary.layers for shape in (*layer.input_shapes, *layer.output_shapes)]
     lengths = {shape[1] for shape in shapes if len(shape) in (2, 3) and shape[0] == batch}
@@ -54,12 +54,12 @@ def _parts_turned(summary: ModelSummary) -> ModelSummary:
 
 
 def _is_turned(shape: Shape, lengths: set[int | None], batch: int) -> bool:
-    """Tell whether a shape is [tokens, batch, width]."""
+    """Return whether a shape is [tokens, batch, width]."""
     return len(shape) == 3 and shape[1] == batch != shape[0] and shape[0] in lengths
 
 
 def _tokens_and_batch(summary: ModelSummary) -> tuple[int, int] | None:
-    """Return what the first two dimensions inside are; None where the batch is first or nothing tells."""
+    """Return the sizes of the first two dimensions inside; None if the batch is first or unclear."""
     embeddings = rows.of_group(summary.layers, Group.EMBEDDING)
     words = next((layer for layer in embeddings if list(map(len, layer.output_shapes[:1])) == [3]), None)
     last = next((layer for layer in reversed(summary.layers) if layer.runs and layer.output_shapes), None)
@@ -73,7 +73,7 @@ def _tokens_and_batch(summary: ModelSummary) -> tuple[int, int] | None:
 
 
 def _turned(shape: Shape, tokens: int, batch: int) -> Shape:
-    """Exchange the first two dimensions of a shape inside; attention over distances has twice as many tokens."""
+    """Swap the first two dimensions of an inner shape; attention over distances has twice as many tokens."""
     if len(shape) in (2, 3) and shape[0] in (tokens, 2 * tokens) and shape[1] == batch:
         return (batch, shape[0], *shape[2:])
     return shape

@@ -1,4 +1,4 @@
-"""What a summary shows against what the user says: a contradiction is refused, a doubt is told, never silence."""
+"""Compare a summary with the user's settings: contradictions are refused, and doubts reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpumemnet.summaries.texts.records import ModelSummary, Shape
 from gpumemnet.training import TrainingSetup
 
 _LEAST_ROWS = 2
-"""So many layers must agree that the batch is their second dimension."""
+"""Number of layers that must agree that the batch is their second dimension."""
 
 
 def check(summary: ModelSummary, setup: TrainingSetup, *, path: str) -> tuple[str, ...]:
@@ -17,20 +17,20 @@ def check(summary: ModelSummary, setup: TrainingSetup, *, path: str) -> tuple[st
 
     Args:
         summary: The parsed text.
-        setup: How the model is trained.
+        setup: The training setup.
         path: File, for messages.
 
     Returns:
-        One sentence for each thing that the text can neither confirm nor refute.
+        One sentence for each setting that the text can neither confirm nor refute.
 
     Raises:
-        SetupError: They contradict each other.
+        SetupError: Text and setup contradict each other.
     """
     return (*_check_tokens(summary, setup, path), *_check_batch(summary, setup, path))
 
 
 def _check_tokens(summary: ModelSummary, setup: TrainingSetup, path: str) -> tuple[str, ...]:
-    """Shapes [batch, tokens, width] must have as many tokens as the user says: embeddings', else any at all."""
+    """Check that shapes [batch, tokens, width] have the user's number of tokens: embeddings', else any at all."""
     if not setup.seq_len:
         return ()
     fix = f"print it with inputs of {setup.seq_len} tokens, or leave seq_len away"
@@ -44,7 +44,7 @@ def _check_tokens(summary: ModelSummary, setup: TrainingSetup, path: str) -> tup
         tokens = " or ".join(map(str, sorted(token for token in embedded if token)))
         raise SetupError(f"{path}: it shows {tokens} tokens and seq_len={setup.seq_len} was given; {fix}")
     shapes = _shapes(summary)
-    looked_at = 3 if rows.of_group(summary.layers, Group.CONV) else 2  # what convolutions run along is last
+    looked_at = 3 if rows.of_group(summary.layers, Group.CONV) else 2  # convolutions run along the last
     sizes = {size for shape in shapes if len(shape) == 3 for size in shape[:looked_at]}
     if sizes and setup.seq_len not in sizes:
         raise SetupError(f"{path}: none of its shapes has the {setup.seq_len} tokens of seq_len; {fix}")
@@ -54,7 +54,7 @@ def _check_tokens(summary: ModelSummary, setup: TrainingSetup, path: str) -> tup
 
 
 def _check_batch(summary: ModelSummary, setup: TrainingSetup, path: str) -> tuple[str, ...]:
-    """Shapes [tokens, batch, width] must not be scaled as if their first dimension were the batch."""
+    """Check that shapes [tokens, batch, width] are not scaled as if the batch came first."""
     if not setup.batch_size or not summary.batch_size or setup.batch_size == summary.batch_size:
         return ()
     shapes = [shape for layer in summary.layers for shape in layer.output_shapes]
@@ -78,7 +78,7 @@ def _check_batch(summary: ModelSummary, setup: TrainingSetup, path: str) -> tupl
 
 
 def _batch_may_be_second(summary: ModelSummary) -> bool:
-    """Return whether layers that have the option batch_first run, and nothing at the end tells which it was."""
+    """Return whether layers with the option batch_first run, without evidence of its value at the end."""
     last = next((layer for layer in reversed(summary.layers) if layer.runs and layer.output_shapes), None)
     return (
         last is not None

@@ -1,4 +1,4 @@
-"""Read a file that a user names, whatever it turns out to be, without harm or delay."""
+"""Read a file that a user names, safely and without delay, whatever it is."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gpumemnet.errors import SummaryError
 from gpumemnet.units import MIB
 
 MAX_BYTES = 8 * MIB
-"""A summary of 20,000 layers has about 3 MB; anything much larger is something else."""
+"""A summary of 20,000 layers has about 3 MB; a much larger file is something else."""
 
 
 def read_text(path: str | Path) -> str:
     """Read a small text file.
 
     Args:
-        path: As the user named it. A symbolic link is followed, a FIFO or device is not waited for.
+        path: The path given by the user. A symbolic link is followed; a FIFO or device is not read.
 
     Returns:
-        The text, line ends as they are, a byte order mark removed.
+        The text with its line ends, without a byte order mark.
 
     Raises:
         SummaryError: Missing, unreadable, not a regular file, too large, or not text.
@@ -49,12 +49,12 @@ def read_text(path: str | Path) -> str:
 
 
 def _sixteen_bits(data: bytes) -> str:
-    """Return the encoding of a text whose letters take two bytes each, as PowerShell saves it; "" if it is none."""
+    """Return the encoding of a text with two bytes per letter, as saved by PowerShell; "" if it is none."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return "utf-16"
     first, second = data[0::2].count(0), data[1::2].count(0)
     for encoding, high, low in (("utf-16-le", second, first), ("utf-16-be", first, second)):
-        if high > len(data) // 4 and high > 4 * low:  # the lines of a table's tree have low bytes of zero
+        if high > len(data) // 4 and high > 4 * low:  # the lines of a table's tree have zero low bytes
             return encoding
     return ""
 

@@ -1,4 +1,4 @@
-"""What each kind of layer saves for its backward pass: the one table behind every estimate.
+"""Table of what each kind of layer saves for its backward pass; every estimate uses it.
 
 Sources: PyTorch's tools/autograd/derivatives.yaml (which operands an operation saves; checked with
 torch.autograd.graph.saved_tensors_hooks) and the autocast lists (torch.amp, "CUDA Ops that can autocast to ...").
@@ -28,19 +28,19 @@ class Compute(StrEnum):
 
 
 class Kind(NamedTuple):
-    """How one kind of layer behaves.
+    """Behaviour of one kind of layer.
 
     Attributes:
-        group: Family of kinds that wiring treats alike.
+        group: Family of kinds that the graph treats alike.
         saves_input: The input is saved for backward.
         saves_output: The output is saved for backward.
         mask_bytes: Extra bytes saved per output element: 1 for a dropout mask, 8 for pooling indices.
-        copies: Further tensors of the output's size that are saved (operations made of several).
+        copies: Number of further saved tensors of the output's size (composite operations).
         compute: Result type under autocast.
         pads: A padded copy of the input is saved.
         view: The output shares the input's memory.
         in_place: The output overwrites the input.
-        widens: It computes in 32 bits by itself: of a 16-bit input it makes and saves a 32-bit copy.
+        widens: It always computes in 32 bits: it makes and saves a 32-bit copy of a 16-bit input.
     """
 
     group: Group
@@ -60,28 +60,28 @@ _CONV = Kind(group=Group.CONV, saves_input=True, compute=Compute.LOW)
 _LINEAR = Kind(group=Group.LINEAR, saves_input=True, compute=Compute.LOW)
 _BATCHNORM = Kind(group=Group.BATCHNORM, saves_input=True)
 _LAYERNORM = Kind(group=Group.LAYERNORM, saves_input=True, compute=Compute.HIGH)
-# x.float(), times rsqrt(mean of squares), back, times weight: the product's factors are kept too.
+# x.float(), times rsqrt(mean of squares), back, times weight: the product's factors are kept as well.
 _RMSNORM = Kind(group=Group.LAYERNORM, saves_input=True, copies=1)
 _RMSNORM_SPELT_OUT = _RMSNORM._replace(compute=Compute.HIGH, widens=True)
 _ACT_OUT = Kind(group=Group.ACTIVATION, saves_output=True)
 _ACT_IN = Kind(group=Group.ACTIVATION, saves_input=True)
-# x and one tensor beside it: RReLU's slopes, the denominator of Softsign, the sigmoid of QuickGELU.
+# x and one more tensor: RReLU's slopes, the denominator of Softsign, the sigmoid of QuickGELU.
 _ACT_IN_AND_ONE = Kind(group=Group.ACTIVATION, saves_input=True, copies=1)
-# x - tanh(x) keeps the tanh alone.
+# x - tanh(x) keeps only the tanh.
 _TANHSHRINK = Kind(group=Group.ACTIVATION, copies=1)
 # 0.5 * x * (1 + tanh(0.79 * (x + 0.04 * x^3))) keeps x, 0.5 x, the tanh and 1 + tanh; autocast cubes in 32 bits.
 _ACT_SPELT_OUT = Kind(group=Group.ACTIVATION, saves_input=True, copies=3, compute=Compute.HIGH)
 # 0.5 * x * (1 + erf(x / sqrt 2)) keeps the divided x, 0.5 x and 1 + erf.
 GELU_SPELT_OUT = Kind(group=Group.ACTIVATION, copies=3)
-# scale * relu(x)**2 + bias: what relu hands on and its square are kept; autocast squares in 32 bits.
+# scale * relu(x)**2 + bias: relu's output and its square are kept; autocast squares in 32 bits.
 _STAR_RELU = Kind(group=Group.ACTIVATION, saves_input=True, copies=1, compute=Compute.HIGH)
 _SQUARED_RELU = Kind(group=Group.ACTIVATION, copies=1, compute=Compute.HIGH)
-# A factor for each channel, learned in 32 bits.
+# A factor per channel, learned in 32 bits.
 _SCALE = Kind(group=Group.PLAIN, saves_input=True, compute=Compute.PROMOTE)
 _DROPOUT = Kind(group=Group.DROPOUT, mask_bytes=1)
 _MAXPOOL = Kind(group=Group.POOL, saves_input=True, mask_bytes=8)
 _AVGPOOL = Kind(group=Group.POOL, saves_input=True)
-# A convolution of the padded input with weights that do not learn.
+# A convolution of the padded input with fixed weights.
 _BLURPOOL = Kind(group=Group.POOL, pads=True)
 _EMBEDDING = Kind(group=Group.EMBEDDING, saves_input=True, compute=Compute.HIGH)
 _RNN = Kind(group=Group.RNN, saves_input=True, saves_output=True, compute=Compute.LOW)
@@ -158,7 +158,7 @@ _NORM_TAILS = (
     "actfp32",
     "act2dfp32",
 )
-"""What libraries add to the name of a norm: its dimensions, an activation inside, no bias, 32 bits."""
+"""Suffixes that libraries add to the name of a norm: dimensions, an activation inside, no bias, 32 bits."""
 _ENDINGS: tuple[tuple[str, Kind], ...] = (
     ("t5layernorm", _RMSNORM_SPELT_OUT),
     ("rmsnorm", _RMSNORM_SPELT_OUT),
@@ -178,7 +178,7 @@ _ENDINGS: tuple[tuple[str, Kind], ...] = (
     ("conv2d", _CONV),
     ("linear", _LINEAR),
 )
-"""Libraries prefix PyTorch's names with their own: LlamaRMSNorm, BartScaledWordEmbedding, SwinDropPath."""
+"""Endings of names with library prefixes: LlamaRMSNorm, BartScaledWordEmbedding, SwinDropPath."""
 
 _OF_LAYERS = (Group.CONV, Group.LINEAR, Group.EMBEDDING, Group.ACTIVATION, Group.LAYERNORM, Group.BATCHNORM)
 _BEFORE = re.compile(r"bn|norm|act|conv|linear|dropout|patch|basic|separable")
@@ -193,16 +193,16 @@ _ALWAYS_IN_PLACE = frozenset(
         "ConvBNReLU",
     )
 )
-"""Modules of torchvision and timm that hand their activation `inplace=True`."""
+"""Modules of torchvision and timm that pass `inplace=True` to their activation."""
 _FROM_RESULT = frozenset(("relu", "leakyrelu", "elu", "celu", "selu", "rrelu"))
-"""Activations whose gradient follows from the result where they work in place, so that their input is not kept.
+"""Activations whose gradient follows from the result when in place, so that their input is not kept.
 
-The others that can work in place (ReLU6, Hardtanh, SiLU, ...) keep a clone of their input, as large as the input was.
+Others that can work in place (ReLU6, Hardtanh, SiLU, ...) keep a clone of their input, of the same size.
 """
 
 _OTHERWISE = {
     "Conv1D": "linear",  # transformers' is a transposed linear layer
-    "MultiHeadAttention": "multiheadattention module",  # users' own, made of layers; PyTorch's has a small h
+    "MultiHeadAttention": "multiheadattention module",  # users' modules, made of layers; PyTorch's has a small h
 }
 _CONTAINERS = frozenset(("modulelist", "sequential", "moduledict", "parameterlist"))
 
@@ -224,13 +224,13 @@ def find(kind: str) -> Kind | None:
 
 
 def may_hold_layers(kind: str) -> bool:
-    """Return whether a class holds other layers, as far as its name tells: it is unknown, or named after several."""
+    """Return whether a class may hold other layers, by its name: it is unknown, or named after several."""
     return not is_known(kind) or holds_layers(kind)
 
 
 @lru_cache(maxsize=4096)
 def holds_layers(kind: str) -> bool:
-    """Return whether a kind that is known by its ending is named after a layer before it, too: "bnactconv2d".
+    """Return whether a kind known by its ending is also named after a preceding layer: "bnactconv2d".
 
     Such a class holds these layers: BasicConv2d, Conv2dNormActivation, NormLinear, PatchEmbedding.
     """
@@ -241,14 +241,14 @@ def holds_layers(kind: str) -> bool:
 
 
 def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object], *, usual: bool = False) -> Kind:
-    """Return how an activation behaves that may work in place.
+    """Return the behaviour of an activation that may work in place.
 
     Args:
-        kind: As `find` returns it.
+        kind: Output of `find`.
         name: The kind's name.
-        holder: Class name of the module around it; empty if there is none.
+        holder: Class name of its container; empty if there is none.
         args: Constructor arguments that the text shows.
-        usual: Whether to take a ReLU to work in place where nothing tells.
+        usual: Whether to assume that a ReLU works in place without evidence.
     """
     inplace = args.get("inplace", usual and name == "relu")
     if name in _FROM_RESULT and (inplace is True or holder in _ALWAYS_IN_PLACE):
@@ -257,28 +257,28 @@ def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object], *, 
 
 
 def padded(kind: Kind, name: str, *, strided: bool) -> Kind:
-    """Return how a layer behaves that may pad as TensorFlow does: with a stride, by a copy, for sides are uneven.
+    """Return the behaviour of a layer that may pad like TensorFlow: with a stride, by a copy, for uneven sides.
 
     Args:
-        kind: As `find` returns it.
+        kind: Output of `find`.
         name: The kind's name.
-        strided: What it makes is smaller than what it reads.
+        strided: Whether its output is smaller than its input.
     """
     return kind._replace(saves_input=False, pads=True) if strided and name.endswith("same") else kind
 
 
 @lru_cache(maxsize=4096)
 def group_of(kind: str) -> Group:
-    """Return the group of a kind; UNKNOWN if the table does not have it."""
+    """Return the group of a kind; UNKNOWN if it is not in the table."""
     found = find(kind)
     return found.group if found else Group.UNKNOWN
 
 
 def is_known(kind: str) -> bool:
-    """Tell whether the behaviour of a kind is known."""
+    """Return whether the behaviour of a kind is known."""
     return find(kind) is not None
 
 
 def is_container(kind: str) -> bool:
-    """Tell whether a kind only holds other modules."""
+    """Return whether a kind only holds other modules."""
     return kind in _CONTAINERS

@@ -1,8 +1,8 @@
-"""What the class names of published models tell that no row shows, as tables.
+"""Tables of properties that follow from the class names of published models, but that no row shows.
 
-Taken from transformers 5.23. To make them again: the first lists model classes with `_supports_sdpa = False` (or that
-had it before, as T5's and LayoutLM's relatives), the second configurations with `tie_word_embeddings` on by default;
-the activations are those of configurations made without arguments.
+Taken from transformers 5.23. To regenerate: the first lists model classes with `_supports_sdpa = False` (or that had it
+before, as T5's and LayoutLM's relatives), the second configurations with `tie_word_embeddings` on by default; the
+activations are those of configurations made without arguments.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ EAGER_STARTS = (
     *("speecht5", "splinter", "squeezebert", "superglue", "swin2sr", "swinv2", "switchtransformers", "tapas"),
     *("timeseries", "timesformer", "trocr", "tvp", "vilt", "visualbert", "vits", "wavlm", "xglm"),
 )
-"""Starts of the lower-case class names of attention that writes its scores out. Falcon's queries outnumber keys that
+"""Starts of the lower-case class names of attention that materializes its scores. Falcon's queries outnumber keys that
 are not repeated, which no fused form takes."""
 EAGER_PARTS = (
     *(
@@ -77,7 +77,7 @@ EAGER_PARTS = (
     ),
     "t5attention",
 )
-"""Parts of such names anywhere; GPSA is that of timm's ConViT."""
+"""Parts anywhere in such names; GPSA is that of timm's ConViT."""
 TIED_STARTS = (
     *(
         "Bert",
@@ -110,32 +110,32 @@ TIED_STARTS = (
         "BioGpt",
     ),
 )
-"""Starts of the class names of models whose output layer is the word embedding unless configured otherwise."""
+"""Starts of class names of models that use the word embedding as output layer by default."""
 TIED_ENDS = ("ForMaskedLM", "ForConditionalGeneration", "ForTextToText", "ForPreTraining", "LMHeadModel")
-"""Ends of them: of transformers' 48 models for masked words and 35 for pairs of sequences nearly all tie."""
+"""Ends of such names: of transformers' 48 models for masked words and 35 for pairs of sequences nearly all tie."""
 UNTIED_STARTS = ("GPTNeoXFor", "FalconH1", "FalconMamba", "EuroBert", "FSMT", "Luke")
-"""Longer names among them whose output layer is not."""
+"""Longer names among them without a tied output layer."""
 
 
 _FIVE_DIMENSIONS = ("NestLevel",)
-"""Classes around attention on blocks of tokens in a dimension of their own, which no fused form takes."""
+"""Container classes of attention on blocks of tokens in a separate dimension, which no fused form takes."""
 
 
 def blocks_of_tokens(classes: Iterable[str]) -> bool:
-    """Tell whether attention inside these classes runs on tensors of five dimensions, and so writes its scores out."""
+    """Return whether attention in these classes runs on five-dimensional tensors, and so materializes its scores."""
     return any(name in _FIVE_DIMENSIONS for name in classes)
 
 
 _EAGER_MODELS = ("FSMT",)
-"""Starts of class names of models whose attention says nothing by its own, "Attention"."""
+"""Starts of class names of models whose attention class, "Attention", gives no indication."""
 
 
 def writes_scores(attention_class: str, model_class: str = "") -> bool:
-    """Tell whether attention of this class writes its scores out, so that they are saved for backward.
+    """Return whether attention of this class materializes its scores, so that they are saved for backward.
 
     Args:
         attention_class: Class name of the attention module.
-        model_class: That of the outermost module; empty if it is not known.
+        model_class: Class name of the outermost module; empty if unknown.
     """
     name = attention_class.lower()
     if model_class.startswith(_EAGER_MODELS):
@@ -147,7 +147,7 @@ _FUNCTIONAL_DROPOUT = ("xglm", "prophetnet")
 
 
 def drops_by_function(attention_class: str) -> bool:
-    """Tell whether attention of this class writes its scores out and drops some of them by a function."""
+    """Return whether attention of this class materializes its scores and drops some by a function."""
     return attention_class.lower().startswith(_FUNCTIONAL_DROPOUT)
 
 
@@ -157,22 +157,22 @@ _UNDROPPED = ("GPTJ", "Bloom", "CodeGen", "Falcon", "StableLm", "Persimmon", "Ph
 
 
 def drops_nothing(model_class: str) -> bool:
-    """Tell whether transformers' model of this class has dropouts of rate 0 unless its configuration asks for others.
+    """Return whether transformers' model of this class has dropout rate 0 by default.
 
-    That are its models for images, but for a few (and but for classifiers, which drop one vector), and those language
-    models that are published so, too.
+    This holds for its models for images, except a few (and except classifiers, which drop one vector), and for language
+    models published with rate 0.
     """
     images = model_class.endswith(_IMAGE_MODELS) and not model_class.startswith(_DROPPING_IMAGE_MODELS)
     return images or (model_class.startswith(_UNDROPPED) and model_class.endswith("ForCausalLM"))
 
 
 def mixes_positions(attention_class: str) -> bool:
-    """Tell whether attention of this class mixes its scores with those of positions, as gated positional attention."""
+    """Return whether attention of this class mixes in scores of positions, as gated positional attention."""
     return "gpsa" in attention_class.lower()
 
 
 def rotates(attention_class: str) -> bool:
-    """Tell whether attention of this class turns queries and keys by their positions (timm: AttentionRope)."""
+    """Return whether attention of this class rotates queries and keys by their positions (timm: AttentionRope)."""
     return "rope" in attention_class.lower() or "rotary" in attention_class.lower()
 
 
@@ -180,7 +180,7 @@ _GELU_SPELT_OUT = ("Esm",)
 
 
 def spells_gelu_out(model_class: str) -> bool:
-    """Tell whether a model of this class writes its GELU with an error function, x/2 (1 + erf(x / sqrt 2))."""
+    """Return whether a model of this class composes its GELU of an error function, x/2 (1 + erf(x / sqrt 2))."""
     return model_class.startswith(_GELU_SPELT_OUT) and not model_class.startswith("Esmc")
 
 
@@ -203,19 +203,19 @@ _RELU = (
     *("T5", "Udop", "Vits"),
 )
 _OTHER_GELU = ("GPTNeoX", "Phi3", "Phi4", "Phimoe", "T5Gemma", "T5Layer", "FNetBasic")
-"""Starts of other models' names, or of parts', among them."""
+"""Starts of other names of such models or parts."""
 
 
 def usual_activation(classes: Iterable[str]) -> str | None:
-    """Return the activation that transformers' configurations of a model have unless told otherwise.
+    """Return the default activation in transformers' configurations of a model.
 
-    Only those that are kept otherwise than a GELU: spelt out (`NewGELUActivation`) or a ReLU.
+    Only those whose memory differs from a GELU's: composed (`NewGELUActivation`) or a ReLU.
 
     Args:
-        classes: Class names of a block and of what is around it.
+        classes: Class names of a block and its containers.
 
     Returns:
-        A kind of layer; None if the names say nothing.
+        A kind of layer; None if the names do not determine it.
     """
     for name in classes:
         if name.startswith(_OTHER_GELU):
@@ -228,6 +228,6 @@ def usual_activation(classes: Iterable[str]) -> str | None:
 
 
 def ties_words(model_class: str) -> bool:
-    """Tell whether a model of this class uses its word embedding as output layer, too."""
+    """Return whether a model of this class also uses its word embedding as output layer."""
     tied = model_class.startswith(TIED_STARTS) or model_class.endswith(TIED_ENDS)
     return tied and not model_class.startswith(UNTIED_STARTS)

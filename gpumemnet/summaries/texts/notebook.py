@@ -1,6 +1,6 @@
-"""A Jupyter notebook as a text: what its cells printed.
+"""Read the printed output of a Jupyter notebook's cells.
 
-nbformat writes one printed line on one line of the file, so messages name the line that the user sees there.
+nbformat writes one printed line per line of the file, so messages name the line in the user's file.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ def is_notebook(text: str) -> bool:
 
 
 def outputs_of(text: str) -> str:
-    """Return what the cells of a notebook printed.
+    """Return the printed output of a notebook's cells.
 
     Args:
         text: The notebook's JSON, as nbformat writes it.
 
     Returns:
-        As many lines; those that are no printed text are empty.
+        As many lines; those without printed text are empty.
     """
     lines: list[str] = []
     inside = False
@@ -36,7 +36,7 @@ def outputs_of(text: str) -> str:
 
 
 def _decoded(string: str) -> str:
-    """Return the one line that a JSON string holds; "" for a string that is none."""
+    """Return the line that a JSON string holds; "" if it is no string."""
     try:
         return "".join(str(json.loads(string)).splitlines()[:1])
     except ValueError:

@@ -1,4 +1,4 @@
-"""The one way from a text to rows: a file that the user names, or the text itself, held against what the user says."""
+"""Read a summary from a file or a text and compare it with the user's settings."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from gpumemnet.summaries.texts.records import ModelSummary
 from gpumemnet.training import TrainingSetup
 
 _FORMAT_WITHIN = 100
-"""Characters at the beginning of a saved profile that name its format, even where it was cut off later."""
+"""Number of initial characters of a saved profile that contain its format, even if it was cut off."""
 
 
 def read(path_or_text: str, setup: TrainingSetup) -> tuple[ModelSummary, str]:
     """Parse a summary.
 
     Args:
-        path_or_text: A file's path, or the text itself (told by a line break in it).
-        setup: How the model is trained.
+        path_or_text: A file's path, or the text (recognized by a line break).
+        setup: The training setup.
 
     Returns:
-        The summary, and what to call it in messages.
+        The summary, and its name in messages.
 
     Raises:
         SummaryError: The file or the text is unusable.
@@ -35,7 +35,7 @@ def read(path_or_text: str, setup: TrainingSetup) -> tuple[ModelSummary, str]:
 
 
 def text_of(path_or_text: str) -> tuple[str, str]:
-    """Return the text that is meant, and what to call it in messages; arguments and errors as for `read`."""
+    """Return the text, and its name in messages; arguments and errors as for `read`."""
     text, path = (
         (path_or_text, "summary") if "\n" in path_or_text else (read_text(path_or_text), path_or_text)
     )
@@ -43,17 +43,17 @@ def text_of(path_or_text: str) -> tuple[str, str]:
 
 
 def is_profile(text: str) -> bool:
-    """Return whether a text is a saved profile, or other JSON; a log may begin with a printed dictionary."""
+    """Return whether a text is a saved profile, or other JSON; logs may begin with a printed dictionary."""
     inside = text.strip()
     return inside[:1] == "{" and (inside[-1:] == "}" or '"format"' in inside[:_FORMAT_WITHIN])
 
 
 def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:
-    """Parse a text that was read; errors as for `read`.
+    """Parse a text; errors as for `read`.
 
     Args:
         text: The whole text.
-        setup: How the model is trained.
+        setup: The training setup.
         path: File, for messages.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What a model summary says, whatever format it was printed in."""
+"""Records of a parsed model summary, independent of its format."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from dataclasses import dataclass, field
 from gpumemnet.names import Source
 
 WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule")
-"""Classes that hold a model and add nothing of their own."""
+"""Wrapper classes that add nothing to a model."""
 RECREATE = "print the summary again and save it unchanged"
-"""What mends most texts that cannot be read."""
+"""Fix for most texts that cannot be read."""
 Shape = tuple[int | None, ...]
-"""A tensor shape as printed; None stands for the batch dimension where the text leaves it open (-1, None)."""
+"""A tensor shape as printed; None is the batch dimension if the text leaves it open (-1, None)."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Layer:
     """One row of a summary: a leaf module that runs, with what the text says about it.
 
-    Nobody changes one once it is made (`replace` makes another). It is not frozen because a frozen one takes three
-    times as long to make, and a text has thousands.
+    Never modified once made (`replace` makes another). It is not frozen because frozen ones take three times as long to
+    make, and a text has thousands.
 
     Attributes:
         kind: Lower-case PyTorch class name: "conv2d", "linear", "batchnorm2d", "multiheadattention". The extra
-            kind "parameter" stands for parameters that a container holds itself (class tokens, for example).
+            kind "parameter" represents parameters that a container holds directly (class tokens, for example).
         name: The name as printed, for messages.
         path: Enclosing containers from the outside in, as (class name, local name) pairs; empty if not shown.
         input_shapes: Shapes of the inputs, batch first; empty if the text does not show them.
         output_shapes: Shapes of the outputs, batch first; empty if the text does not show them.
-        param_shapes: Shapes of the layer's own parameters where they are known or follow from its arguments.
+        param_shapes: Shapes of the layer's own parameters if known or implied by its arguments.
         params: Number of own parameters (elements, not bytes); None if the text does not say.
         trainable: False if the text says the parameters are frozen.
         args: Constructor arguments that the text shows, e.g. {"kernel_size": (3, 3), "inplace": True}.
-        is_block: A container: the end of one (torchsummary), or one whose inside the text cut off (torchinfo depth).
+        is_block: A container: its end (torchsummary), or one whose contents the text cut off (torchinfo depth).
         runs: False for a module that the text lists but whose forward was not called.
         line: 1-based line of the text.
     """
@@ -56,16 +56,16 @@ class ModelSummary:
     """A parsed model summary.
 
     Attributes:
-        format: In which the text was printed.
+        format: Format of the text.
         layers: Leaf layers in the order in which they run (or are printed).
         batch_size: The batch size that the shapes were printed with; None if the shapes leave it open.
         total_params: Total number of parameters the text states; None if it states none.
         trainable_params: Trainable ones among them; None if not stated.
-        output_bytes: Outputs of all layers with parameters, those that a depth limit hides among them, in 32 bits and
+        output_bytes: Outputs of all layers with parameters, including those hidden by a depth limit, in 32 bits and
             for the printed batch size (torchinfo's "Forward/backward pass size", which counts them twice).
-        input_bytes: At most what goes into the model, labels among it, for the printed batch size ("Input size",
+        input_bytes: Upper bound of the model's inputs, including labels, for the printed batch size ("Input size",
             which is rounded); None if not stated.
-        warnings: One sentence for each thing that could not be understood, naming the line.
+        warnings: One sentence for each part that could not be understood, with its line.
     """
 
     format: Source
@@ -79,6 +79,6 @@ class ModelSummary:
 
     @property
     def root(self) -> str:
-        """Class name of the model itself, wrappers left out; empty if the text shows no containers."""
+        """Class name of the model without wrappers; empty if the text shows no containers."""
         classes = (cls for layer in self.layers for cls, _ in layer.path)
         return next((cls for cls in classes if cls not in WRAPPERS), "")

@@ -1,4 +1,4 @@
-"""Rows of one group of kinds: few kinds make up a model, so each is looked at once and not each row."""
+"""Select rows by group; a model has few kinds, so each kind is looked up once, not each row."""
 
 from __future__ import annotations
 

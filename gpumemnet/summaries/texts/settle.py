@@ -1,6 +1,6 @@
-"""Settle what the rows of a summary leave open: what does nothing, what is shared, what is frozen.
+"""Resolve what the rows of a summary leave open: idle, shared and frozen layers.
 
-The rows have shapes by now, shown or followed.
+All rows have shapes at this point, shown or inferred.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from gpumemnet.summaries.texts.records import Layer, ModelSummary
 
 
 def settle(summary: ModelSummary) -> ModelSummary:
-    """Mark dropouts that drop nothing, count shared weights once, mark the frozen layers, say what does not add up."""
+    """Mark idle dropouts, count shared weights once, mark the frozen layers, report inconsistencies."""
     settled = freeze_first(count_once(without_idle(summary)))
     return replace(settled, warnings=(*settled.warnings, *totals.doubts(settled)))
 
 
 def without_idle(summary: ModelSummary) -> ModelSummary:
-    """Mark dropouts of rate 0, as most published vision models have it: PyTorch runs no kernel and keeps no mask.
+    """Mark dropouts of rate 0, as in most published vision models: PyTorch runs no kernel and keeps no mask.
 
-    `print(model)` shows the rate. Other texts do not; but timm's blocks, whose rates are 0 unless asked for, put an
-    Identity wherever an option is off, beside their dropouts. Where one is off, so are the others of the model: one
-    argument of the model sets them all. Of transformers' models the class name tells.
+    `print(model)` shows the rate. Other texts do not, but timm's blocks, whose rates default to 0, have an Identity for
+    each disabled option next to their dropouts. If one is disabled, so are the model's others: one argument sets them
+    all. For transformers' models the class name decides.
     """
     beside = {layer.path for layer in summary.layers if layer.path and layer.kind == "identity"}
     dropouts = rows.of_group(summary.layers, Group.DROPOUT)
@@ -39,24 +39,24 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
 
 
 def drops(summary: ModelSummary) -> bool:
-    """Tell whether any dropout of a model drops something."""
+    """Return whether any dropout of a model has a rate above 0."""
     return not all(map(is_idle, rows.of_group(summary.layers, Group.DROPOUT)))
 
 
 def is_idle(layer: Layer) -> bool:
-    """Tell whether a layer is a dropout of rate 0."""
+    """Return whether a layer is a dropout of rate 0."""
     return kinds.group_of(layer.kind) is Group.DROPOUT and layer.args.get("p") == 0.0
 
 
 def _rate_untold(layer: Layer) -> bool:
-    """Tell whether a dropout's rate is not shown."""
+    """Return whether a dropout's rate is not shown."""
     return kinds.group_of(layer.kind) is Group.DROPOUT and "p" not in layer.args
 
 
 def count_once(summary: ModelSummary) -> ModelSummary:
-    """Take the second showing of a tied weight, the word embedding of language models, out of the count.
+    """Exclude the second row of a tied weight, the word embedding of language models, from the count.
 
-    A stated total decides where the text has one that counts each weight once (annotated `print(model)`); else the
+    A stated total that counts each weight once decides, if there is one (annotated `print(model)`); else the
     model's class name does.
     """
     root = summary.root
@@ -79,7 +79,7 @@ def count_once(summary: ModelSummary) -> ModelSummary:
         elif kinds.group_of(layer.kind) is Group.LINEAR and size <= count <= size + size // 16 and seen:
             layer, removed = replace(layer, params=count - size, param_shapes=()), removed + size
         layers.append(layer)
-    # torchinfo's total counts a tied weight once for each row that shows it.
+    # torchinfo's total counts a tied weight once for each row with it.
     stated = total if total is None or exact else max(total - removed, 0)
     return replace(summary, layers=tuple(layers), total_params=stated)
 
@@ -89,7 +89,7 @@ def _is_embedding(layer: Layer) -> bool:
 
 
 def freeze_first(summary: ModelSummary) -> ModelSummary:
-    """Mark the first layers as frozen, as in fine-tuning, up to the number of frozen parameters that is stated."""
+    """Mark the first layers as frozen, as in fine-tuning, up to the stated number of frozen parameters."""
     total, trainable = summary.total_params, summary.trainable_params
     marked = any(not layer.trainable for layer in summary.layers)
     if total is None or trainable is None or marked or summary.format == Source.KERAS:

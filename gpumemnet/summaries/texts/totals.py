@@ -1,4 +1,4 @@
-"""The rows of a summary against the totals below them: what does not add up is said, never passed over."""
+"""Compare the rows of a summary with its totals, and report differences."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from gpumemnet.summaries.texts import rows
 from gpumemnet.summaries.texts.records import ModelSummary
 
 MISSING_SHARE = 0.1
-"""Parameters that containers hold themselves are in no row of torchsummary; more than this is more than that."""
+"""Share of parameters that may be in no row: containers' own ones in torchsummary. More indicates an error."""
 EXTRA_SHARE = 0.01
-"""Rows that hold this much more than the total count something twice."""
+"""Excess of the rows over the total that indicates double counting."""
 
 
 def doubts(summary: ModelSummary) -> tuple[str, ...]:
-    """Return one sentence for each way in which rows and totals disagree.
+    """Return one sentence for each difference between rows and totals.
 
     Args:
-        summary: Settled: shared weights count once.
+        summary: Output of `settle`: shared weights count once.
     """
     found = []
     if summary.format is Source.TORCHSUMMARY and any(

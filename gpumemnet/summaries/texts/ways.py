@@ -1,4 +1,4 @@
-"""Ways to train that a text shows and cannot tell the memory of: refused or said, with the command that traces them."""
+"""Check for training methods whose memory a text cannot give: refused or reported, with a trace command."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from gpumemnet.names import Source
 from gpumemnet.summaries.texts.records import ModelSummary
 
 _QUANTIZED = frozenset(("linear4bit", "linearnf4", "linearfp4", "linear8bitlt"))
-"""Kinds of bitsandbytes."""
+"""Layer kinds of bitsandbytes."""
 _TRACE = "trace the script: rad-estimate --save m.rad -- {command}"
 _SHARDED = re.compile(r"^(?:FullyShardedDataParallel|FSDP[A-Z]\w*)$")
 _ADAPTED = re.compile(r"^(?:LoraModel|PeftModel\w*|lora\.\w+)$")
 
 
 def check(summary: ModelSummary, *, path: str) -> tuple[str, ...]:
-    """Look for ways to train of which a text does not tell enough.
+    """Look for training methods for which a text is insufficient.
 
     Args:
         summary: The parsed text.
@@ -26,7 +26,7 @@ def check(summary: ModelSummary, *, path: str) -> tuple[str, ...]:
         One sentence for each that is booked with more than it needs.
 
     Raises:
-        SummaryError: Weights are quantized: what they take is in no text.
+        SummaryError: Weights are quantized: no text shows their memory.
     """
     quantized = next((layer for layer in summary.layers if layer.kind in _QUANTIZED), None)
     if quantized is not None:

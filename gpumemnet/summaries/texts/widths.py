@@ -1,4 +1,4 @@
-"""Widths of a linear layer, from its weight's shape or from what its row shows."""
+"""Widths of a linear layer, from its weight's shape or its row."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _MOST_FOR_EACH_CHANNEL = 3
 
 
 def fan_in(params: int | None, width: int | None) -> int:
-    """Return how many features a linear layer reads.
+    """Return the number of input features of a linear layer.
 
     Args:
         params: Elements of weight and bias; None or 0 if the text does not say.
-        width: Features that it makes; None or 0 likewise.
+        width: Output features; None or 0 likewise.
 
     Returns:
-        The features; 0 if nothing tells them. An odd quotient counts a bias, since widths are even.
+        The features; 0 if unknown. An odd quotient counts a bias, since widths are even.
     """
     if not width or not params:
         return 0
@@ -28,7 +28,7 @@ def widening(layer: Layer, unknown: float) -> float:
 
     Args:
         layer: The layer.
-        unknown: What to return if nothing tells it.
+        unknown: Result if the ratio is unknown.
     """
     if layer.param_shapes and len(layer.param_shapes[0]) == 2:
         outs, ins = layer.param_shapes[0]
@@ -40,7 +40,7 @@ def widening(layer: Layer, unknown: float) -> float:
 
 
 def of_channels(layer: Layer) -> bool:
-    """Tell whether a row has a few parameters for each channel, as norms and scales have: no layers are inside."""
+    """Return whether a row has a few parameters per channel, as norms and scales have: it contains no layers."""
     shape = layer.output_shapes[0] if layer.output_shapes else ()
     channels = max((dim or 0 for dim in (*shape[1:2], *shape[-1:])), default=0)
     return 0 < (layer.params or 0) <= _MOST_FOR_EACH_CHANNEL * channels

@@ -1,4 +1,4 @@
-"""`m.rad`: a ready profile in a file, made where the model's code is and read where torch is not.
+"""`m.rad`: a saved profile, made where the model's code is and read where torch is missing.
 
-Reading needs the standard library alone (`record`, `choose`); making one needs PyTorch (`calls`, `make`, `table`).
+Reading needs only the standard library (`record`, `choose`); making one needs PyTorch (`calls`, `make`, `table`).
 """

@@ -1,4 +1,4 @@
-"""`gpumemnet.save` and `gpumemnet.summary`, as training code calls them."""
+"""`gpumemnet.save` and `gpumemnet.summary`, for use in training code."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def save(
 
     Args:
         model: Built as for training, on any device. It is not changed.
-        inputs: What its forward takes, batch first: a tensor, a shape, a list of either, or a dictionary by name.
+        inputs: Inputs of its forward, batch first: a tensor, a shape, a list of either, or a dictionary by name.
         path: The file.
-        loss: loss(output, target) -> scalar; None takes the output's own loss, or cross entropy or the mean square.
+        loss: loss(output, target) -> scalar; None for the output's loss, or cross entropy or the mean square.
         target: A tensor or a shape for `loss`; None invents one for losses of torch.nn.
-        optimizer: A name as in `#RAD optimizer=`, an optimizer whose class and settings are taken, or what makes one of
-            parameters.
-        precision: As in `#RAD precision=`: "fp32", "tf32", "amp" or "bf16".
+        optimizer: A name as in `#RAD optimizer=`, an optimizer (its class and settings are used), or a function of
+            parameters that returns one.
+        precision: A value of `#RAD precision=`: "fp32", "tf32", "amp" or "bf16".
         gradient_checkpointing: Whether blocks are recomputed in backward.
 
     Raises:
@@ -56,7 +56,7 @@ def save(
 def summary(
     model: nn.Module, inputs: Inputs, path: str | Path = "m.rad", *, verbose: bool = True, **how: Any
 ) -> str:
-    """Print a model's layers as torchinfo does at full depth, and save its profile beside it.
+    """Print a model's layers as torchinfo does at full depth, and save its profile next to it.
 
     Args:
         model: As for `save`.
@@ -66,7 +66,7 @@ def summary(
         **how: Further arguments of `save`.
 
     Returns:
-        The table, which `#RAD model=` reads as well.
+        The table, which `#RAD model=` also reads.
 
     Raises:
         gpumemnet.errors.GpuMemNetError: As for `save`.

@@ -1,9 +1,9 @@
-"""Which profile of a file answers for what a user says of his training, and what to do where none does.
+"""Choose the profile of a file that fits the user's training, and say what to do if none fits.
 
-Optimizer, precision, checkpointing and sequence length change a step in ways that only a trace shows: another one is
-refused with the call that makes the right file. Between the batch sizes that were traced, every number of a profile is
-taken on the straight line between its neighbours: tensors grow in proportion, and what the allocator's segments do on
-top stays within the bound (tests/unit/gpumemnet_trace/test_save.py compares with traces). Beyond them nothing is said.
+Optimizer, precision, checkpointing and sequence length change a step in ways that only a trace shows: for other values
+the file is refused with the call that makes the right one. Between traced batch sizes, every number of a profile is
+interpolated linearly: tensors grow in proportion, and the effect of the allocator's segments stays within the bound
+(tests/unit/gpumemnet_trace/test_save.py compares with traces). Beyond them there is no answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gpumemnet.tracing.saved.record import SavedProfile
 from gpumemnet.training import TrainingSetup
 
 _COMPARED = ("optimizer", "precision", "gradient_checkpointing", "seq_len")
-"""Settings of a TrainingSetup that a profile names, too."""
+"""Settings that both a TrainingSetup and a profile have."""
 _MOST_FIX = 300
 COPIED = (
     "traced in one process: as much as its weights is added for the copy of the gradients that "
@@ -32,14 +32,14 @@ def choose(saved: SavedProfile, setup: TrainingSetup, *, path: str) -> tuple[Mod
 
     Args:
         saved: The file.
-        setup: What the user says; what he did not state (`TrainingSetup.stated`) is as in the file.
-        path: File, for messages.
+        setup: The user's settings; unstated ones (`TrainingSetup.stated`) are as in the file.
+        path: File name, for messages.
 
     Returns:
-        The profile, and what was assumed.
+        The profile, and the assumptions.
 
     Raises:
-        SummaryError: It was made for another training; the text holds what makes the right one.
+        SummaryError: It was made for another training; the text holds the call that makes the right one.
     """
     made = saved.profiles[0]
     for name in _COMPARED:
@@ -69,7 +69,7 @@ def choose(saved: SavedProfile, setup: TrainingSetup, *, path: str) -> tuple[Mod
 
 
 def _with_copy(profile: ModelProfile) -> ModelProfile:
-    """Return the profile with a copy of all gradients, at their most: how many weights are trained, it does not say."""
+    """Return the profile with a copy of all gradients, the maximum: it lacks the number of trained weights."""
     more = profile.parameter_bytes
     return replace(
         profile,
@@ -80,7 +80,7 @@ def _with_copy(profile: ModelProfile) -> ModelProfile:
 
 
 def _at(saved: SavedProfile, batch_size: int) -> ModelProfile | None:
-    """Return the profile at a batch size, or None beyond those that were traced."""
+    """Return the profile at a batch size, or None outside the traced range."""
     sizes = [profile.batch_size for profile in saved.profiles]
     at = bisect_left(sizes, batch_size)
     if at == len(sizes) or (at == 0 and sizes[0] != batch_size):
@@ -103,7 +103,7 @@ _NAMES = tuple(field.name for field in fields(ModelProfile))
 
 
 def _remade(saved: SavedProfile, path: str, **changes: object) -> str:
-    """Return what to do for a file of another training."""
+    """Return the instruction for a file of another training."""
     settings = ", ".join(f"{name}={_shown(value)}" for name, value in changes.items())
     name = path if len(path) <= _MOST_FIX // 2 else "FILE"
     if saved.command:

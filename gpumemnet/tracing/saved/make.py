@@ -1,6 +1,6 @@
-"""Make the file from a live model: one training traced at the user's batch size and at its neighbours, without a GPU.
+"""Make the file from a live model: trace a training at the user's batch size and its neighbours, without a GPU.
 
-The user's model is not touched: the trace has a copy whose weights were never written, so that they take no memory.
+The user's model stays unchanged: the trace uses a copy with unwritten weights, which take no memory.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def saved_profile(
     )
     profiles: dict[int, ModelProfile] = {}
     warnings: tuple[str, ...] = ()
-    # The user's own comes first: what does not run says so of the shapes that he gave.
+    # The user's batch size comes first, so that errors name the shapes that the user gave.
     for size in sorted(batch_sizes(batch_size), key=lambda each: each != batch_size):
         trace = session.record(
             lambda: Target(model=unfilled_copy(model), loss=loss, optimizer=factory),
@@ -81,7 +81,7 @@ def saved_profile(
 
 
 def batch_sizes(batch_size: int) -> tuple[int, ...]:
-    """Return the batch sizes that are traced: the user's, half of it, and twice it."""
+    """Return the batch sizes to trace: the user's, half of it, and twice it."""
     return tuple(sorted({max(batch_size // 2, 1), batch_size, 2 * batch_size}))
 
 
@@ -138,13 +138,13 @@ def _resized(spec: InputSpec, batch_size: int, size: int) -> InputSpec:
 
 
 def written(spec: InputSpec) -> str:
-    """Return an input as `rad-estimate --input` takes it."""
+    """Return an input in the form of `rad-estimate --input`."""
     name = "" if spec.name is None else f"{spec.name}="
     return f"{name}{'x'.join(map(str, spec.shape))}:{spec.dtype}"
 
 
 def _optimizer(given: Any) -> tuple[Optimizer, Callable[..., Any] | None]:
-    """Return the optimizer's name, and what makes it; None for the name's own."""
+    """Return the optimizer's name, and a function that makes it; None for the default of that name."""
     if isinstance(given, str):
         return TrainingSetup(optimizer=given).optimizer, None  # type: ignore[arg-type]
     if isinstance(given, torch.optim.Optimizer):
@@ -157,7 +157,7 @@ def _optimizer(given: Any) -> tuple[Optimizer, Callable[..., Any] | None]:
 
 
 def name_of(optimizer: torch.optim.Optimizer) -> Optimizer:
-    """Return the name of an optimizer among those that we have names for: the nearest by its states."""
+    """Return the supported optimizer name that is nearest by its states."""
     kind = type(optimizer).__name__.lower()
     if "sgd" in kind:
         momentum = any(group.get("momentum") for group in optimizer.param_groups)
@@ -169,7 +169,7 @@ def name_of(optimizer: torch.optim.Optimizer) -> Optimizer:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what makes a trace what it is."""
+    """Return the versions of the software that affects a trace."""
     ours = "unknown"
     for name in _DISTRIBUTIONS:
         try:

@@ -1,4 +1,4 @@
-"""A trace's result as the profile that travels."""
+"""Convert a trace's result to a profile."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from gpumemnet.training import TrainingSetup
 def profile_of(
     traced: TracedMemory, setup: TrainingSetup, *, batch_size: int, seq_len: int = 0
 ) -> ModelProfile:
-    """Return the profile of a trace: what the allocator came to, and where the bytes were at the peak.
+    """Return the profile of a trace: the allocator's totals, and the purposes of bytes at the peak.
 
     Args:
         traced: The trace's result, in bytes.
-        setup: How it was trained.
+        setup: The training setup.
         batch_size: Samples per step.
         seq_len: Tokens per sample; 0 if there are none.
     """

@@ -1,4 +1,4 @@
-"""The file itself: JSON that a person can read, and that is read as if anybody could have written it."""
+"""The saved profile: JSON that a person can read, and that is treated as untrusted input."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from gpumemnet.records import frozen
 FORMAT = "rad-profile"
 VERSION = 1
 MAX_CHARACTERS = 1 << 16
-"""A file has a few thousand; anything much larger was not written here."""
+"""A file has a few thousand; a much larger one was not written by this module."""
 MAX_PROFILES = 8
 MAX_LINES = 32
-"""Inputs, versions, words of the command and warnings: of each so many."""
+"""Maximum number each of inputs, versions, words of the command and warnings."""
 MAX_LINE = 400
 _NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in WORDS)
 
@@ -28,14 +28,14 @@ class SavedProfile:
     """One model, trained in one way, at one or a few batch sizes.
 
     Attributes:
-        profiles: One for each batch size, in rising order; they agree in everything that is not a size.
+        profiles: One for each batch size, in rising order; they agree in everything except sizes.
         batch_size: The batch size that the user gave; one of those in `profiles`.
-        shards: Ranks among which the model's parameters were divided (FSDP); 1 where each rank holds all.
+        shards: Ranks that share the model's parameters (FSDP); 1 if each rank holds all.
         model: The model's class.
-        inputs: Shape and type of each input, as `rad-estimate --input` takes them.
-        command: The words of the command that was run to make it; empty where Python code made it.
-        versions: By name of the software: gpumemnet, torch, python.
-        warnings: One sentence for each thing that was assumed.
+        inputs: Shape and type of each input, in the form of `rad-estimate --input`.
+        command: The words of the command that made it; empty if Python code made it.
+        versions: Versions by name of the software: gpumemnet, torch, python.
+        warnings: One sentence for each assumption.
     """
 
     profiles: tuple[ModelProfile, ...]
@@ -65,14 +65,14 @@ class SavedProfile:
 
     @classmethod
     def from_text(cls, text: str, *, path: str) -> SavedProfile:
-        """Read what `to_text` wrote.
+        """Parse the output of `to_text`.
 
         Args:
-            text: Any text at all.
+            text: Any text.
             path: File, for messages.
 
         Raises:
-            SummaryError: It is not such a file, or of a newer version.
+            SummaryError: It is not such a file, or has a newer version.
         """
         if len(text) > MAX_CHARACTERS:
             raise broken(path, "too large for a saved profile")
@@ -122,10 +122,10 @@ class SavedProfile:
 
 
 def write(saved: SavedProfile, path: str | Path) -> None:
-    """Write the file, whole or not at all.
+    """Write the file atomically.
 
     Args:
-        saved: What was traced.
+        saved: The traced profile.
         path: The file.
     """
     path = Path(path)
@@ -138,11 +138,11 @@ def write(saved: SavedProfile, path: str | Path) -> None:
 
 
 def broken(path: str, problem: str) -> SummaryError:
-    """Return the error for a file that was not written by `to_text`.
+    """Return the error for a file that `to_text` did not write.
 
     Args:
         path: The file.
-        problem: What is wrong with it.
+        problem: The problem.
     """
     return SummaryError(
         path=path, problem=problem, fix="make it again with gpumemnet.save() or gpumemnet.summary()"
@@ -150,7 +150,7 @@ def broken(path: str, problem: str) -> SummaryError:
 
 
 def _kind(profile: ModelProfile) -> tuple[object, ...]:
-    """What all profiles of a file have in common."""
+    """Return what all profiles of a file have in common."""
     p = profile
     return (p.source, p.optimizer, p.precision, p.gradient_checkpointing, p.gpus, p.seq_len, p.parameters)
 
@@ -160,7 +160,7 @@ def _cut(lines: tuple[str, ...]) -> list[str]:
 
 
 def _tree(profile: ModelProfile) -> dict[str, object]:
-    """Return the numbers of a profile by name; those that are zero are left out."""
+    """Return the nonzero numbers of a profile by name."""
     return {name: value for name in (*WORDS, *_NUMBERS) if (value := getattr(profile, name)) or name in WORDS}
 
 
@@ -182,7 +182,7 @@ def _profile(tree: Any, path: str) -> ModelProfile:
     missing = next((name for name in WORDS if name not in known), None)
     if missing is not None:
         raise broken(path, f"{missing} is missing")
-    # The same checks as on the way through a job's comment, where it goes next.
+    # The same checks as for a job's comment, where it goes next.
     return ModelProfile.from_text(ModelProfile(**known).to_text())
 
 

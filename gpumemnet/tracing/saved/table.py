@@ -1,4 +1,4 @@
-"""The table that torchinfo prints at full depth, from one forward pass on fake tensors."""
+"""Make torchinfo's table at full depth, from one forward pass on fake tensors."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def of_model(model: nn.Module, inputs: Sequence[InputSpec]) -> str:
     """Return the table.
 
     Args:
-        model: Its weights are of no use afterwards.
-        inputs: What its forward takes; a target is left away.
+        model: The model; its weights are unusable afterwards.
+        inputs: Inputs of its forward; a target is ignored.
 
     Raises:
         TraceError: The model does not run on these inputs.
@@ -74,7 +74,7 @@ def of_model(model: nn.Module, inputs: Sequence[InputSpec]) -> str:
 
 @contextmanager
 def _watched(model: nn.Module, rows: list[_Row]) -> Iterator[None]:
-    """Note every call of every module below; what is called within another stands below it."""
+    """Record every call of every module inside; nested calls become children."""
     names = {id(module): name.rpartition(".")[2] for name, module in model.named_modules()}
     open_rows: list[_Row] = []
     seen: set[int] = set()
@@ -105,7 +105,7 @@ def _watched(model: nn.Module, rows: list[_Row]) -> Iterator[None]:
 
 
 def _plain(output: Any) -> Any:
-    """Return the values of what Hugging Face's models return, whatever class they are of."""
+    """Return the values of a Hugging Face model's output of any class."""
     return list(output.values()) if isinstance(output, Mapping) else output
 
 
@@ -120,7 +120,7 @@ def _numbers(rows: list[_Row]) -> list[int]:
 
 
 def _held(module: nn.Module, called: set[int]) -> Iterator[nn.Parameter]:
-    """Yield a module's own parameters and those of modules below that it uses without calling them (attention does)."""
+    """Yield a module's parameters and those of submodules that it uses without calling them (attention does)."""
     yield from module.parameters(recurse=False)
     for child in module.children():
         if id(child) not in called:
@@ -160,7 +160,7 @@ def _totals(model: nn.Module, rows: list[_Row], rule: str) -> Iterator[str]:
     yield f"Trainable params: {trained:,}"
     yield f"Non-trainable params: {total - trained:,}"
     yield rule
-    # torchinfo counts what layers without layers inside make, twice: forward and backward.
+    # torchinfo counts the output of layers without sublayers twice: forward and backward.
     passes = 2 * sum(row.output_bytes for row in rows if not any(True for _ in row.module.children()))
     sizes = [p.numel() * p.element_size() for p in every]
     first = rows[0].input if rows else ()

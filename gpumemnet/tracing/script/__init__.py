@@ -1,7 +1,7 @@
-"""`rad-estimate -- python train.py ...`: an unmodified training script, run on a GPU that is not there.
+"""`rad-estimate -- python train.py ...`: run an unmodified training script on a pretended GPU.
 
-`start` runs beside rad-estimate, without torch: it starts the user's command with a `sitecustomize` in front, bounds it
-and waits for its result. `inside` is that `sitecustomize`: it waits for torch to be imported and hands over to `live`,
-which pretends the GPU, counts optimizer steps and leaves a saved profile. Python 3.9 and torch 2.1 or
-later, of the user's own environment.
+`start` runs in rad-estimate's process, without torch. It starts the user's command with a `sitecustomize` first in
+PYTHONPATH, enforces limits and waits for the result. `inside` is that `sitecustomize`: it waits until torch is imported
+and calls `live`, which pretends the GPU, counts optimizer steps and writes a saved profile. Works with Python 3.9 and
+torch 2.1 or later of the user's environment.
 """

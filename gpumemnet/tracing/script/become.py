@@ -1,4 +1,4 @@
-"""Tensors that change their class where they move to the GPU, as one there is a fake one, whatever else it is."""
+"""Change the class of a tensor that moves to the GPU: every tensor there is a fake one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _make_subclass = Tensor._make_subclass
 
 
 def swap(one: Tensor, other: Tensor) -> None:
-    """Do as `torch.utils.swap_tensors`, which refuses fake tensors: their mode holds weak references to them.
+    """Act as `torch.utils.swap_tensors`, which refuses fake tensors: their mode holds weak references to them.
 
     Args:
         one: Becomes the other.
@@ -26,10 +26,10 @@ def swap(one: Tensor, other: Tensor) -> None:
 
 
 def become(tensor: Tensor, value: Tensor) -> None:
-    """Do as `tensor.data = value` for a tensor of the CPU and a value on the GPU, which are of two classes here.
+    """Act as `tensor.data = value` for a CPU tensor and a GPU value, which differ in class here.
 
     Args:
-        tensor: Is on the GPU afterwards, with the attributes that it had.
+        tensor: Moves to the GPU and keeps its attributes.
         value: A fake tensor.
     """
     new = value.detach().requires_grad_(tensor.requires_grad)
@@ -41,11 +41,11 @@ def become(tensor: Tensor, value: Tensor) -> None:
 
 
 def of_class(kind: Any, data: Tensor, requires_grad: bool = False, **how: Any) -> Tensor:
-    """Do as `torch.Tensor._make_subclass`, which knows no fake tensors.
+    """Act as `torch.Tensor._make_subclass`, which does not accept fake tensors.
 
     Args:
         kind: A class of tensors.
-        data: What it is to hold.
+        data: Its data.
         requires_grad: Whether it is trained.
         **how: Further arguments.
     """
@@ -57,7 +57,7 @@ def of_class(kind: Any, data: Tensor, requires_grad: bool = False, **how: Any) -
 
 
 def _of(kind: Any, tensor: Tensor, like: Tensor) -> Tensor:
-    """Let a fake tensor be of a class, too, with the attributes that another tensor of it has."""
+    """Give a fake tensor a further class, with the attributes of another tensor of that class."""
     tensor.__class__ = kind
     tensor.__dict__.update(
         {name: value for name, value in like.__dict__.items() if name not in tensor.__dict__}
@@ -66,12 +66,12 @@ def _of(kind: Any, tensor: Tensor, like: Tensor) -> Tensor:
 
 
 def _detached(tensor: Tensor) -> Tensor:
-    """Do as `detach`, which `nn.Parameter` expects to keep the class."""
+    """Act as `detach`, which `nn.Parameter` expects to keep the class."""
     return _of(type(tensor), Tensor.detach(tensor), tensor)
 
 
 @cache
 def _both(kind: Any) -> Any:
-    """Return the class of fake tensors that are of another class as well."""
+    """Return a class of fake tensors that also derives from another class."""
     plain = {"__torch_function__": torch._C._disabled_torch_function_impl, "detach": _detached}
     return type(kind)(kind.__name__, (FakeTensor, kind), plain)

@@ -1,4 +1,4 @@
-"""What holds a script if nobody is left to end it: rad-estimate may be killed while the script runs."""
+"""Limits of a script that outlive rad-estimate, which may be killed while the script runs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from gpumemnet.tracing.script.processes import end_with_parent
 from gpumemnet.units import MIB
 
 MAX_FILE_BYTES = 256 * MIB
-"""What one file may grow to: a script that writes more has gone further than we meant."""
+"""Maximum size of a file; a script that writes more has run further than intended."""
 CPU_SHARE = 2.0
-"""Processor time of each process over the wall time that all have: an end for those whose starter was killed."""
+"""CPU time per process as a multiple of the wall time limit; it ends processes after their starter was killed."""
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def bound(seconds: float, parent: int) -> None:
-    """Bound this process and all that it starts; it ends with its parent. Runs as Popen's preexec_fn.
+    """Limit this process and its descendants; it ends with its parent. Runs as Popen's preexec_fn.
 
     Args:
-        seconds: The wall time that it has.
+        seconds: Limit of wall time.
         parent: The process id of its parent.
     """
     end_with_parent(parent)
@@ -38,7 +38,7 @@ def bound(seconds: float, parent: int) -> None:
 
 @contextmanager
 def cleaned_up() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP, which end a program at once, leave by way of what cleans up; those ignored stay so."""
+    """Make SIGTERM and SIGHUP exit through cleanup code instead of at once; if ignored, they stay ignored."""
 
     def leave(number: int, _: Any) -> None:
         raise SystemExit(128 + number)

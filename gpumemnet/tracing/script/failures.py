@@ -1,4 +1,4 @@
-"""Why a script ended before its steps were made, in one line: an exception, caught or not."""
+"""Explain in one line why a script ended before its steps: an exception, caught or not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpumemnet.tracing.script.files import STARTED_IN
 
 _OF_VALUES = ("AssertionError", "IndexError", "KeyError", "RuntimeError", "ValueError", "ZeroDivisionError")
 OF_RANKS = ("ChildFailedError", "ProcessExitedException", "CalledProcessError")
-"""What torchrun, torch.multiprocessing.spawn and accelerate say where a rank has ended."""
+"""Exceptions of torchrun, torch.multiprocessing.spawn and accelerate when a rank has ended."""
 AFTER_READING = "; it had read values from the GPU, which are zeros in a trace"
 OWN = "your script ended before it used the GPU: "
 _TRACEBACK = "Traceback (most recent call last)"
@@ -25,20 +25,20 @@ ASKED = "it asks for something to be typed, and a trace has nobody to ask: give 
 
 
 class Failures:
-    """Hears of what ends a script.
+    """Records the exceptions that end a script.
 
-    Not of all: a library may put a hook of its own in the place of ours (Typer, Rich), or catch everything, print it
-    and leave by `sys.exit` (Hydra). So `last` is asked once the script ends.
+    It misses some: a library may replace the exception hook (Typer, Rich), or catch everything, print it and call
+    `sys.exit` (Hydra). So `last` is read once the script ends.
     """
 
     def __init__(self) -> None:
         self._handled: BaseException | None = None
 
     def watch(self, failed: Callable[[BaseException], None]) -> None:
-        """Hear of exceptions that nobody catches, and of those that are caught to leave by.
+        """Record uncaught exceptions, and those that are caught before an exit.
 
         Args:
-            failed: Is called with what nobody caught.
+            failed: Called with uncaught exceptions.
         """
         hook, leave = sys.excepthook, sys.exit
 
@@ -54,16 +54,16 @@ class Failures:
         sys.exit = leaving  # type: ignore[assignment]
 
     def last(self) -> BaseException | None:
-        """Return the exception that the script ends by; None if it just ends."""
+        """Return the exception that ends the script; None if it ends normally."""
         error = getattr(sys, "last_value", None) or self._handled
         return None if isinstance(error, (SystemExit, KeyboardInterrupt)) else error
 
 
 def first_of(error: BaseException) -> BaseException:
-    """Return the exception that one was raised from, at the beginning of the chain: libraries say less than it does.
+    """Return the first exception of a chain: libraries' later ones say less.
 
     Args:
-        error: What ended a script.
+        error: The exception that ended a script.
     """
     met = {id(error)}  # `raise error from error` is its own cause
     while (cause := error.__cause__) is not None and id(cause) not in met:
@@ -73,10 +73,10 @@ def first_of(error: BaseException) -> BaseException:
 
 
 def place_of(error: BaseException) -> tuple[str, int]:
-    """Return the file and line of the user's that an exception came from; ("", 0) if none is known.
+    """Return the user's file and line that raised an exception; ("", 0) if unknown.
 
     Args:
-        error: As it was raised.
+        error: The exception, with its traceback.
     """
     frames, trace = [], error.__traceback__
     while trace is not None:
@@ -86,13 +86,13 @@ def place_of(error: BaseException) -> tuple[str, int]:
 
 
 def from_process(words: str) -> tuple[str, tuple[str, int]]:
-    """Return what another process was ended by, and where, of an exception that holds its traceback as text.
+    """Return the error and place of another process, from an exception that holds its traceback as text.
 
     Args:
-        words: `torch.multiprocessing.spawn` makes them.
+        words: Text made by `torch.multiprocessing.spawn`.
 
     Returns:
-        The traceback's last line and place; ("", ("", 0)) where there is none.
+        Last line and place of the traceback; ("", ("", 0)) if there is none.
     """
     if _TRACEBACK not in words:
         return "", ("", 0)
@@ -103,7 +103,7 @@ def from_process(words: str) -> tuple[str, tuple[str, int]]:
 
 
 def at(place: tuple[str, int]) -> str:
-    """Return a place in words, behind a comma; "" if it is unknown.
+    """Return a place as text after a comma; "" if unknown.
 
     Args:
         place: File and line.
@@ -121,11 +121,11 @@ def _last_of_user(frames: Iterable[tuple[str, int]]) -> tuple[str, int]:
 
 
 def of_trace(kind: str, words: str) -> str:
-    """Return in one line what a trace cannot do, where an exception comes from that; "" if it is the script's own.
+    """Describe in one line the trace limitation that caused an exception; "" if the script caused it.
 
     Args:
         kind: Class of the exception.
-        words: What it says.
+        words: Its message.
     """
     if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
         return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
@@ -139,13 +139,13 @@ def of_trace(kind: str, words: str) -> str:
 
 
 def why(kind: str, words: str, *, read: bool = False, place: tuple[str, int] = ("", 0)) -> str:
-    """Return in one line why a script's exception ended its trace.
+    """Explain in one line why an exception ended the trace.
 
     Args:
         kind: Class of the exception.
-        words: What it says.
-        read: Whether the script had read values of the GPU.
-        place: File and line that it came from, if known.
+        words: Its message.
+        read: Whether the script had read values from the GPU.
+        place: File and line of the exception, if known.
     """
     if limit := of_trace(kind, words):
         return limit

@@ -1,9 +1,9 @@
-"""Scripts that train with another framework than PyTorch: ended with a line that says so, before anything trains.
+"""End scripts that train with another framework than PyTorch, with a message, before any training.
 
-Loading one is no sign: PyTorch scripts read data with TensorFlow. So what is waited for is the first derivative, or the
-first `fit`, in a process that has no torch.
+Loading one is no proof: PyTorch scripts read data with TensorFlow. The proof is the first derivative or the first `fit`
+in a process without torch.
 
-Standard library alone, and no annotation that an older Python cannot read: whatever Python the user starts loads it.
+Standard library only, and no annotation that an older Python rejects: any Python the user starts loads this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gpumemnet.tracing.script.libraries.imported import After
 _MEMORY = "state what it needs: #RAD memory=12G"
 _SUMMARY = "save the text of model.summary() and name it: #RAD model=FILE batch_size=N; or " + _MEMORY
 WAYS = {"JAX": _MEMORY, "TensorFlow": _SUMMARY, "Keras": _SUMMARY, "PaddlePaddle": _MEMORY, "MXNet": _MEMORY}
-"""Frameworks, and what their users do instead of a trace."""
+"""Frameworks, and the alternative to a trace for each."""
 _NAMES = {
     **dict.fromkeys(("jax", "jaxlib", "flax", "optax", "haiku", "equinox"), "JAX"),
     **dict.fromkeys(("tensorflow", "tf_keras"), "TensorFlow"),
@@ -28,7 +28,7 @@ _NAMES = {
     "paddle": "PaddlePaddle",
     "mxnet": "MXNet",
 }
-# Of each module: what begins a training, as attributes of it, or of its classes.
+# Per module: attributes of it or of its classes that begin a training.
 _BEGINS = {
     "jax": ("grad", "value_and_grad", "vjp", "jvp", "linearize", "hessian", "jacfwd", "jacrev"),
     "tensorflow": ("GradientTape.__enter__",),
@@ -39,32 +39,32 @@ _BEGINS = {
     "mxnet.autograd": ("record",),
 }
 _ALONE = ("optax",)
-"""Modules that nothing but a training loads."""
+"""Modules that only a training loads."""
 
 
 def line(name: str) -> str:
-    """Return what the user is told.
+    """Return the message for the user.
 
     Args:
-        name: Of the framework.
+        name: Name of the framework.
     """
     return f"it trains with {name}, and a trace sees PyTorch alone; {WAYS[name]}"
 
 
 def missing(module: str) -> str:
-    """Return the framework that a missing module belongs to; "" if to none.
+    """Return the framework of a missing module; "" if none.
 
     Args:
-        module: Its name, maybe with its parts.
+        module: Its name, possibly with submodules.
     """
     return _NAMES.get(module.partition(".")[0], "")
 
 
 def watch(folder: str) -> None:
-    """End this process as one of them begins to train here.
+    """End this process when one of the frameworks begins to train in it.
 
     Args:
-        folder: Where the line goes.
+        folder: Folder for the message.
     """
     process = os.getpid()
 
@@ -88,7 +88,7 @@ def watch(folder: str) -> None:
     def at_exit() -> None:
         met = [name for module, name in _NAMES.items() if module in sys.modules]
         if met and os.getpid() == process:
-            tell(met[0])  # a command may have another part, which trains with torch
+            tell(met[0])  # another part of the command may train with torch
 
     for module in (*_BEGINS, *_ALONE):
         sys.meta_path.insert(0, After(module, partial(loaded, module)))
@@ -96,7 +96,7 @@ def watch(folder: str) -> None:
 
 
 def _before(owner: Any, path: str, first: Any) -> None:
-    """Have something done before a function of a module, or of a class in it, is called."""
+    """Run a function before a function of a module, or of a class in it, is called."""
     *outer, name = path.split(".")
     for each in outer:
         owner = getattr(owner, each, None)
@@ -112,4 +112,4 @@ def _before(owner: Any, path: str, first: Any) -> None:
     try:
         setattr(owner, name, call)
     except (AttributeError, TypeError):
-        return  # then the end of the script tells it
+        return  # then the script's end reports it

@@ -1,4 +1,4 @@
-"""Inside the script, once torch is there: the pretended GPU, the count of optimizer steps, and the result."""
+"""Run inside the script once torch is loaded: pretend a GPU, count optimizer steps and write the result."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from gpumemnet.tracing.trace.tensors import local, on_cuda
 from gpumemnet.tracing.trace.workspace import Workspaces
 
 PASSES = 64
-"""Backward passes after which a script that has made no optimizer will hardly make one."""
+"""Backward passes after which a script without an optimizer is unlikely to create one."""
 
 
 def begin(folder: str) -> None:
     """Pretend a GPU from now on, in this process.
 
     Args:
-        folder: Where the result goes.
+        folder: Folder for the result.
     """
     run = Run(Path(folder))
     run.watch()
@@ -47,8 +47,8 @@ class Run:
     """One script's run.
 
     Attributes:
-        recorder: Notes allocations.
-        stack: What has been entered; never left, as the process ends first.
+        recorder: Records allocations.
+        stack: Entered contexts; never left, as the process ends first.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -67,7 +67,7 @@ class Run:
         self._interrupted = "forward"
 
     def watch(self) -> None:
-        """Hear of steps, backward passes, the first inputs, saves and the end."""
+        """Install the hooks for steps, backward passes, the first inputs, saves and the end."""
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
         said = self._seen.said
@@ -80,7 +80,7 @@ class Run:
 
         def watched_backward(*args: Any, **kwargs: Any) -> Any:
             self._first = False
-            within, self._within = self._within, True  # what is recomputed is no call of a model
+            within, self._within = self._within, True  # recomputation is no call of a model
             self.recorder.enter("backward")
             try:
                 return backward(*args, **kwargs)
@@ -106,10 +106,10 @@ class Run:
         self._failures.watch(self._failed)
 
     def _failed(self, error: BaseException) -> NoReturn:
-        """Tell why the script ended by an exception; one that comes after its steps is no reason to tell nothing."""
+        """Report why the script ended by an exception; one after its steps does not prevent the result."""
         kind = type(error).__name__
         if kind in OF_RANKS and (self._folder / FAILED).exists():
-            os._exit(1)  # what a rank said is worth more
+            os._exit(1)  # a rank's message is worth more
         if kind == "ChildFailedError":
             rank = error.get_first_failure()[1]  # type: ignore[attr-defined]
             self._fail(f"rank {rank.local_rank} ended with status {rank.exitcode} before it made two steps")
@@ -117,18 +117,18 @@ class Run:
         cause = why(type(first).__name__, str(first), read=mixed.Read.values, place=place_of(first))
         too_soon = isinstance(first, (EOFError, FileNotFoundError)) and self._saves.missing
         if too_soon:
-            cause = checkpoints.TOO_SOON  # it reads again what was not written
+            cause = checkpoints.TOO_SOON  # it reads a checkpoint that was not written
         if self._seen.rounds.whole >= STEPS:
             self._seen.said.warn[f"traced until the script failed after {STEPS} steps: {cause}"] = None
             self._finish()
         untouched = not self.recorder.events and self._seen.said.gpus == 1
-        processes = kind in (*OF_RANKS, "ProcessRaisedException")  # what they did is not seen here
+        processes = kind in (*OF_RANKS, "ProcessRaisedException")  # their work is not seen here
         of_ours = too_soon or isinstance(first, GpuMemNetError) or of_trace(type(first).__name__, str(first))
         by_itself = untouched and not processes and not of_ours
         self._fail(f"{OWN if by_itself else ''}{cause}")
 
     def _before_call(self, module: nn.Module, args: Any, kwargs: Any) -> None:
-        """Note what a model is called with; some find out sizes on the CPU before they move."""
+        """Record what a model is called with; some determine sizes on the CPU before they move."""
         models = self._seen.called(module, args, kwargs, first=self._first)
         if not models or not self._first:
             return
@@ -136,7 +136,7 @@ class Run:
         if not any(on_cuda(local(each)) for each in (*leaves, next(module.parameters()))):
             return
         detectors.pretended()
-        # What came before this was for the model, but for what it is called with.
+        # Everything before this was for the model, except its inputs.
         self.recorder.mark(leaves, "activations")
         self.recorder.enter("forward")
 
@@ -154,7 +154,7 @@ class Run:
         self._depth += 1
         if self._depth > 1:  # wrapped by another optimizer: one step
             return
-        # Of batches that differ three sizes are met, one in each step.
+        # With unequal batches, three sizes are met, one in each step.
         self._seen.rounds.wanted = STEPS + self._seen.said.differ
         if self._seen.rounds.enough:
             self._finish()
@@ -172,7 +172,7 @@ class Run:
         self._evaluations.forget()
 
     def _at_save(self, saved: Any, into: Any) -> bool:
-        """Take note of what is saved; tell whether it is to be written."""
+        """Record what is saved; return whether to write it."""
         rounds = self._seen.rounds
         if rounds.whole >= rounds.wanted:
             self._finish()
@@ -193,7 +193,7 @@ class Run:
             self._fail(f"its optimizer made {self._seen.rounds.whole} of {STEPS} steps")
 
     def _finish(self) -> NoReturn:
-        """Write the profile and leave, past whatever the script would do at its end."""
+        """Write the profile and exit, skipping whatever the script would do at its end."""
         self._done = True
         said = self._seen.said
         told = [*said.missed, self._seen.changing, SELDOM if self._seen.rounds.seldom else ""]
@@ -202,7 +202,7 @@ class Run:
             self._write(RESULT, outcome.saved_profile(self._seen, self.recorder).to_text())
         except GpuMemNetError as exc:
             self._fail(str(exc))
-        except Exception as exc:  # noqa: BLE001 - the script's log is no place for a traceback of ours
+        except Exception as exc:  # noqa: BLE001 - the script's log should not show RAD's traceback
             self._fail(f"{type(exc).__name__}: {' '.join(str(exc).split())[:300]}")
         os._exit(0)
 
@@ -210,7 +210,7 @@ class Run:
         self._done = True
         try:
             text = outcome.text(self._seen, self.stack)
-        except Exception:  # noqa: BLE001 - a text is more than was promised
+        except Exception:  # noqa: BLE001 - a text is optional
             text = ""
         self._write(FAILED, f"{why}\n{text}")
         os._exit(1)
@@ -222,5 +222,5 @@ class Run:
 
 
 def _trains(module: nn.Module) -> bool:
-    """Tell whether a call of a module may be a training's; one without weights changes pictures or makes a loss."""
+    """Return whether a module's call may be training; one without weights changes pictures or computes a loss."""
     return module.training and torch.is_grad_enabled() and any(True for _ in module.parameters())

@@ -1,9 +1,8 @@
-"""The script's data loaders: they read in this process, and of batches that differ in size the largest is soon met.
+"""Read the script's data loaders in this process, and bring the largest of unequal batches early.
 
-Texts that are padded to the longest of their batch, images of many sizes and graphs make batches that differ. The peak
-of a training is that of its largest one, which two steps would hardly meet; and blocks that smaller ones left do not
-fit larger ones, so that PyTorch reserves more and more. So the smallest comes first, then an ordinary one, then the
-largest.
+Texts padded to the longest of their batch, images of many sizes and graphs make unequal batches. A training's peak is
+that of its largest batch, which two steps would rarely meet. Also, blocks freed by smaller batches do not fit larger
+ones, so PyTorch reserves more and more. So the smallest batch comes first, then an ordinary one, then the largest.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ from torch.utils.data import DataLoader
 from gpumemnet.tracing.script.workers import Worker
 
 ALWAYS = 4
-"""Batches that are looked at in any case: if they are alike, the rest is taken to be so, too."""
+"""Batches that are always examined; if they are alike, the rest is assumed to be alike."""
 MOST = 200
-"""Batches that are looked at where they differ."""
+"""Batches that are examined if they differ."""
 LOOK_S = 20.0
-"""How long looking may take."""
+"""Seconds that the examination may take."""
 TOLD = 1.02
-"""How many times the middle one the largest batch must be to be told."""
+"""Smallest ratio of the largest to the middle batch that is reported."""
 DIFFER = "its batches differ in size"
 ENDED = "the script ended before that step: let it make three"
 DEPTH = 6
-"""How deep a batch's tensors may lie in it."""
+"""Maximum nesting depth at which a batch's tensors are found."""
 OBJECTS = 10_000
-"""How many lists and objects are looked through for them."""
+"""Maximum number of lists and objects searched for them."""
 
 _HERE = {
     "num_workers": 0,
@@ -48,10 +47,10 @@ _ARGUMENTS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "n
 
 
 def pretended(said: Any) -> None:
-    """Have every loader made from now on read here, and its largest batch come soon.
+    """Make every new loader read in this process, and its largest batch come early.
 
     Args:
-        said: Is told where batches differ, how much, and whether the largest came.
+        said: Receives how much batches differ, and whether the largest came.
     """
     make, begin = DataLoader.__init__, DataLoader.__iter__
     largest: WeakKeyDictionary[DataLoader[Any], Looked] = WeakKeyDictionary()
@@ -84,21 +83,21 @@ def pretended(said: Any) -> None:
 
 
 class Looked:
-    """The first batches of a loader.
+    """The examined first batches of a loader.
 
     Attributes:
-        in_place: What comes in the place of those that were looked at.
+        in_place: Batches to return in place of the examined ones.
         largest: The largest of them, if they differ.
-        ratio: How many times the smallest one the largest is.
-        sentence: What the user is told once the largest was trained on, "" of batches that are alike.
-        missed: What he is told if that never is.
+        ratio: Size of the largest divided by that of the smallest.
+        sentence: Warning once the largest was trained on; "" if batches are alike.
+        missed: Warning if the largest was never trained on.
     """
 
     def __init__(self, batches: Iterator[Any]) -> None:
-        """Read them.
+        """Read and examine the batches.
 
         Args:
-            batches: As a loader gives them.
+            batches: The loader's iterator.
         """
         began = time.monotonic()
         first, sizes = [], []
@@ -137,7 +136,7 @@ class Looked:
 
 
 def _samples(shapes: Sequence[Sequence[int]]) -> int:
-    """Return how many samples a batch seems to have; of graphs it is their nodes, and no two batches have as many."""
+    """Return the likely number of samples in a batch; for graphs, their nodes, which differ between batches."""
     return shapes[0][0] if shapes and shapes[0] else 0
 
 
@@ -149,7 +148,7 @@ def _for(seconds: float, batches: Iterator[Any], began: float) -> Iterator[Any]:
 
 
 class _Batches:
-    """A loader's iterator that gives other batches first, and tells when the largest comes."""
+    """A loader's iterator that returns other batches first, and reports when the largest comes."""
 
     def __init__(self, rest: Any, first: Sequence[Any], looked: Looked, said: Any) -> None:
         self._rest, self._first, self._looked, self._said = rest, iter(first), looked, said
@@ -160,7 +159,7 @@ class _Batches:
     def __next__(self) -> Any:
         for batch in self._first:
             self._tell(batch)
-            return copy.copy(batch)  # the same one comes again: a script may take things out of it
+            return copy.copy(batch)  # copied because it comes again, and a script may remove things from it
         return next(self._rest)
 
     def _tell(self, batch: Any) -> None:
@@ -180,10 +179,10 @@ class _Batches:
 
 
 def size_of(batch: Any) -> tuple[tuple[tuple[int, ...], ...], int]:
-    """Return the shapes of all tensors in a batch, and how many elements they have.
+    """Return the shapes of all tensors in a batch, and their total number of elements.
 
     Args:
-        batch: Whatever a loader gives: tensors, lists and mappings of them, objects that hold them (graphs).
+        batch: Any batch of a loader: tensors, lists and mappings of them, objects that hold them (graphs).
     """
     shapes = tuple(tuple(tensor.shape) for tensor in tensors_in(batch))
     count = 0

@@ -1,7 +1,7 @@
-"""Fake tensors on the GPU beside real ones on the CPU, so that the script's data and its own arithmetic stay real.
+"""Use fake tensors on the GPU and real ones on the CPU, so that the script's data and arithmetic stay real.
 
-What moves to the GPU loses its values there; what comes back is made of zeros, and a number read from the GPU is what
-`gpumemnet.tracing.trace.assume` answers.
+Tensors that move to the GPU lose their values. Tensors that come back hold zeros, and a number read from the GPU is
+whatever `gpumemnet.tracing.trace.assume` returns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RANDOM = (
 
 
 class MixedMode(CudaFakeMode):
-    """Leaves to the CPU what is on the CPU."""
+    """Fake mode that leaves CPU tensors real."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] = _NOTHING
@@ -66,7 +66,7 @@ class MixedMode(CudaFakeMode):
 
 
 def _strides(tensor: Tensor, kwargs: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the strides that a copy gets: as they are if dense, or as asked for."""
+    """Return the strides of a copy: unchanged if dense, or as requested."""
     wanted = kwargs.get("memory_format")
     meta = torch.empty_strided(tensor.shape, tensor.stride(), device="meta")
     if wanted is None or wanted is torch.preserve_format:
@@ -75,16 +75,16 @@ def _strides(tensor: Tensor, kwargs: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _asks_for_meta() -> bool:
-    """Tell whether the script itself is under `torch.device("meta")`; C++ is told "meta" for the pretended GPU."""
+    """Return whether the script itself uses `torch.device("meta")`; C++ also sees the pretended GPU as "meta"."""
     current = getattr(torch.utils._device, "CURRENT_DEVICE", None)
     return current is not None and current.type == "meta"
 
 
 class Read:
-    """What the script brought back.
+    """Values that the script read back.
 
     Attributes:
-        values: More than single numbers, which are zeros here.
+        values: Whether more than single numbers were read; those are zeros here.
     """
 
     values = False
@@ -99,7 +99,7 @@ def _zeros(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 class ScriptCalls(TorchFunctionMode):
-    """Brings values back from the GPU, and does not fill the weights of large models."""
+    """Returns values from the GPU, and leaves the weights of large models unfilled."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -109,7 +109,7 @@ class ScriptCalls(TorchFunctionMode):
         first = args[0] if args else None
         if isinstance(first, Tensor):
             if func == _IS_META and on_cuda(first):
-                return False  # a fake tensor is one of meta's; libraries take what is there for waiting to be filled
+                return False  # fake tensors count as meta; libraries would treat existing ones as waiting to be filled
             if func == _SET_DATA and on_cuda(args[1]) and not isinstance(first, FakeTensor):
                 return become.become(first, args[1])
             if func is Tensor.__format__ and on_cuda(first) and not first.dim():
@@ -134,17 +134,17 @@ _BACK: dict[Any, Any] = {
 
 
 def enter(stack: ExitStack, recorder: Recorder) -> None:
-    """Enter everything, for good.
+    """Enter all modes permanently.
 
     Args:
-        stack: Holds it.
-        recorder: Notes what is made on the pretended GPU.
+        stack: Receives the contexts.
+        recorder: Records what is made on the pretended GPU.
     """
-    # An optimizer that was made before the model moved keeps its parameters: they move by changing places.
+    # An optimizer made before the model moved keeps its parameters: they move by swapping.
     if hasattr(torch.__future__, "set_swap_module_params_on_conversion"):
         torch.__future__.set_swap_module_params_on_conversion(True)
         torch.utils.swap_tensors = become.swap
-    else:  # before 2.3 they are made anew, and an optimizer has to be made after the model moved
+    else:  # before 2.3 they are recreated, and an optimizer must be made after the model moved
         torch.__future__.set_overwrite_module_params_on_conversion(True)
     stack.enter_context(skip_inits())
     stack.enter_context(pretended_cuda(MixedMode))

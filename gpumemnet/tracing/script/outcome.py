@@ -1,4 +1,4 @@
-"""What came of the script's steps: a saved profile, or a text of its model."""
+"""Make the result of the script's steps: a saved profile, or a text of its model."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from gpumemnet.training import TrainingSetup
 
 
 def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
-    """Return the profile of what was recorded.
+    """Return the profile of the recorded steps.
 
     Args:
-        seen: What was seen of the script.
-        recorder: With whole steps in it.
+        seen: Observations of the script.
+        recorder: Holds complete steps.
 
     Raises:
-        TraceError: It trains on the CPU.
+        TraceError: The script trains on the CPU.
     """
     recorder.finish()
     model, trained = _model(seen), seen.trained()
@@ -52,7 +52,7 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         family=family_of(model),
         warnings=tuple(recorder.assumptions.warnings),
     )
-    floats = [p for p in parameters if p.is_floating_point()]  # weights of 4 bits are integers
+    floats = [p for p in parameters if p.is_floating_point()]  # 4-bit weights are integers
     half = 2 * sum(p.numel() for p in floats if p.element_size() == 2) > sum(p.numel() for p in floats)
     mixed = seen.said.autocast or sharded.computes_in_half()
     setup = TrainingSetup(
@@ -75,11 +75,11 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
 
 
 def text(seen: Seen, stack: ExitStack) -> str:
-    """Return the model as a text: a table with shapes if it ran at all, else what print shows; "" if there is none yet.
+    """Return the model's text: a table with shapes if it ran, else what print shows; "" if there is no model yet.
 
     Args:
-        seen: What was seen of the script.
-        stack: Of all that is pretended; left, as another model is run now.
+        seen: Observations of the script.
+        stack: All replacements; left here, as the model is run differently now.
     """
     model = users(_model(seen))
     if not any(True for _ in model.parameters()):
@@ -105,9 +105,9 @@ def _mark(seen: Seen, recorder: Recorder, model: nn.Module) -> None:
 
 
 def _model(seen: Seen) -> nn.Module:
-    """Return the largest module that is alive, of those that hold what an optimizer trains; if none does, of all.
+    """Return the largest live module among those that hold an optimizer's parameters; if none does, among all.
 
-    None does where copies in 32 bits are trained, from which the module's own weights in 16 are copied.
+    No module does if 32-bit copies are trained, from which the module's 16-bit weights are copied.
     """
     trained = {id(p) for p in seen.trained()}
     modules = [found for found in gc.get_objects() if issubclass(type(found), nn.Module)]

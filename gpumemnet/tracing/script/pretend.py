@@ -1,4 +1,4 @@
-"""What the script asks of torch besides tensors: the GPU's description, loaders, files, compilers."""
+"""Replace what the script uses of torch besides tensors: GPU properties, loaders, files, compilers."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from gpumemnet.tracing.trace.tensors import CUDA
 from gpumemnet.units import GIB, MIB
 
 TOTAL_BYTES = 141 * GIB
-"""Of the pretended GPU, for scripts that size themselves by it: an H200's."""
+"""Memory of the pretended GPU, for scripts that size themselves by it: that of an H200."""
 
 
 @dataclass
 class Said:
-    """What the script was seen to do.
+    """Observed actions of the script.
 
     Attributes:
-        warn: Sentences for the user.
-        autocast: Autocast was switched on.
-        checkpointing: Activations were recomputed.
-        gpus: Ranks of the group that it made.
-        differ: Its batches differ in size.
-        ratio: How many times the smallest one the largest batch is, of the loader whose batches differ most.
-        missed: Sentences for the user, if the script ends before its largest batches.
-        came: Of those, by sentence, what takes its place once a backward pass follows.
+        warn: Warnings for the user.
+        autocast: Whether autocast was switched on.
+        checkpointing: Whether activations were recomputed.
+        gpus: Number of ranks of its process group.
+        differ: Whether its batches differ in size.
+        ratio: Largest batch size divided by the smallest, for the loader whose batches differ most.
+        missed: Warnings if the script ends before its largest batches.
+        came: Replacement of each of those warnings once a backward pass follows.
     """
 
     warn: dict[str, None] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Said:
     came: dict[str, str] = field(default_factory=dict)
 
     def passed(self) -> None:
-        """Take note of a backward pass: the batches that came are counted."""
+        """Record a backward pass: the batches before it count as trained on."""
         for missed, counted in self.came.items():
             self.missed.pop(missed, None)
             self.warn[counted] = None
@@ -95,13 +95,13 @@ _CUDA: dict[str, Any] = {
 def everything(
     stack: ExitStack, said: Said, streams: Streams, *, on_save: Callable[[Any, Any], bool]
 ) -> None:
-    """Put all of it in place, for good.
+    """Install all replacements permanently.
 
     Args:
-        stack: Holds it.
-        said: Is told what the script does.
-        streams: Answer for CUDA's.
-        on_save: Is called with what is saved and its file, or path; tells whether it is written.
+        stack: Receives the contexts.
+        said: Receives what the script does.
+        streams: Replacement of CUDA streams.
+        on_save: Called with the saved object and its file or path; returns whether to write it.
     """
     for name, answer in {**_CUDA, **streams.of_cuda()}.items():
         if hasattr(torch.cuda, name):
@@ -136,7 +136,7 @@ def everything(
 
 
 def _threads(stack: ExitStack) -> None:
-    """Let `nn.DataParallel` move inputs and gather gradients without C++ code, which builds for CPUs lack."""
+    """Make `nn.DataParallel` move inputs and gather gradients without C++ code, which CPU builds lack."""
     scatter = nn.DataParallel.scatter
 
     def moved(self: Any, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
@@ -157,11 +157,11 @@ def _threads(stack: ExitStack) -> None:
 
 
 def _assumed(condition: Any, message: str) -> None:
-    """Let checks of values pass: the GPU's are not there (a torchvision detector checks its boxes)."""
+    """Make checks of values pass: GPU values do not exist (a torchvision detector checks its boxes)."""
 
 
 def _accelerator(stack: ExitStack, streams: Streams) -> None:
-    """Newer scripts ask `torch.accelerator` instead of `torch.cuda`, and so does FSDP."""
+    """Replace `torch.accelerator`, which newer scripts and FSDP use instead of `torch.cuda`."""
     if hasattr(torch._C, "_get_accelerator"):
         stack.enter_context(replaced(torch._C, "_get_accelerator", lambda *_, **__: torch.device("cuda")))
     module = getattr(torch, "accelerator", None)

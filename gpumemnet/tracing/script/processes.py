@@ -1,7 +1,7 @@
-"""Which processes the user's command has started, whatever sessions, groups and environments they have.
+"""Find the processes that the user's command started, regardless of session, group and environment.
 
-torchrun starts each rank in a session of its own, and a launcher may start its own with another environment. What
-finds them all is the kernel's word of parents: whoever loses his parent becomes a child of this process meanwhile.
+torchrun starts each rank in a new session, and a launcher may change the environment. The kernel's record of parents
+finds them all: meanwhile, a process that loses its parent becomes a child of this process.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 1, 36, 37
 _END_S, _LOOK_S = 10.0, 0.005
-_LIBC = ctypes.CDLL(None)  # loaded before a fork: between fork and exec nothing may be
+_LIBC = ctypes.CDLL(None)  # loaded before a fork: nothing may be loaded between fork and exec
 
 
 def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
-    """Have this process get a signal when its parent has died, however that ended (prctl(2)).
+    """Send this process a signal when its parent dies, for any reason (prctl(2)).
 
-    Works in Popen's preexec_fn, which runs after the change of user: that would undo it.
+    Use it in Popen's preexec_fn, which runs after the change of user: that change would undo it.
 
     Args:
-        parent: Its parent's process id. A parent that died before this call sends no signal: it is sent here.
+        parent: Its parent's process id. If the parent died before this call, the signal is sent here.
         number: The signal.
     """
     _LIBC.prctl(_PR_SET_PDEATHSIG, number)
@@ -35,13 +35,13 @@ def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
 
 
 class Started:
-    """The processes that were started since, from below this process; made by `adopting`."""
+    """Descendants of this process since `adopting` began; made by `adopting`."""
 
     def __init__(self) -> None:
         self._others = set(_children().get(os.getpid(), ()))
 
     def alive(self) -> list[int]:
-        """Return the ids of those that run."""
+        """Return the ids of those that still run."""
         children = _children()
         found: list[int] = []
         rest = [pid for pid in children.get(os.getpid(), ()) if pid not in self._others]
@@ -52,7 +52,7 @@ class Started:
         return found
 
     def end(self) -> None:
-        """End them all, and what they start meanwhile, and wait for that."""
+        """End them all, including new ones, and wait until they have ended."""
         ends = time.monotonic() + _END_S
         while (found := self.alive()) and time.monotonic() < ends:
             for pid in found:
@@ -67,7 +67,7 @@ class Started:
 
 @contextmanager
 def adopting() -> Iterator[Started]:
-    """Have what loses its parent become a child of this process, so that all that is started is found; end it after."""
+    """Adopt orphaned descendants, so that all started processes are found; end them afterwards."""
     before = ctypes.c_int()
     _LIBC.prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(before))
     _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -80,7 +80,7 @@ def adopting() -> Iterator[Started]:
 
 
 def _children(*, ended: bool = False) -> dict[int, list[int]]:
-    """Return the children of each process: those that run, or those that have ended and wait for their parent."""
+    """Return the children per process: running ones, or ended ones that wait for their parent."""
     found: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
@@ -95,7 +95,7 @@ def _children(*, ended: bool = False) -> dict[int, list[int]]:
 
 
 def resident_bytes(process: int) -> int:
-    """Return how much memory a process holds; 0 once it has ended.
+    """Return the resident memory of a process; 0 once it has ended.
 
     Args:
         process: Its id.

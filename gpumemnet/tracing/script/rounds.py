@@ -1,8 +1,8 @@
-"""When a script has made the steps that are wanted: two with each of its optimizers.
+"""Decide when a script has made enough steps: two with each of its optimizers.
 
-Those of a GAN or of an agent take turns, and not one after the other: a critic makes five steps for one of its
-generator. What the second one holds is in no trace that ends before its step. Where each weight has an optimizer of
-its own, which steps as soon as the weight's gradient is there, hundreds make one step in each backward pass.
+The optimizers of a GAN or of an agent alternate, and not one to one: a critic makes five steps per step of its
+generator. A trace that ends before an optimizer's second step misses the memory of that step. Where each weight has a
+separate optimizer that steps once the weight's gradient is ready, hundreds make one step in each backward pass.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import torch
 from gpumemnet.tracing.trace.tensors import local, on_cuda
 
 STEPS = 2
-"""Steps of each optimizer that are made whole; what follows is watched until the next would begin: its memory is the
-peak's."""
+"""Complete steps of each optimizer. What follows is recorded until the next step would begin: its memory belongs to the
+peak."""
 PATIENCE = 16
-"""Steps of one optimizer after which another that made none or only one is waited for no longer."""
+"""Steps of one optimizer after which the trace no longer waits for another that made none or only one."""
 SELDOM = (
     "an optimizer made fewer than two steps among the first: what it takes besides is not in the estimate"
 )
@@ -30,8 +30,8 @@ class Rounds:
     """Counts the steps of a script's optimizers.
 
     Attributes:
-        optimizers: Those that made a step. One that was made anew for the same parameters takes the place of the last.
-        wanted: Steps that each is to make.
+        optimizers: Optimizers that made a step. A new one for the same parameters replaces the last.
+        wanted: Steps that each must make.
     """
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ class Rounds:
         self._expected: WeakSet[torch.optim.Optimizer] = WeakSet()
 
     def begin(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note that an optimizer begins a step.
+        """Record that an optimizer begins a step.
 
         Args:
-            optimizer: Of the script.
+            optimizer: An optimizer of the script.
         """
         key = _key(optimizer)
         if not self._made:
@@ -53,7 +53,7 @@ class Rounds:
         self._made.setdefault(key, 0)
 
     def end(self, optimizer: torch.optim.Optimizer) -> None:
-        """Note that its step is made.
+        """Record that its step is complete.
 
         Args:
             optimizer: As for `begin`.
@@ -73,24 +73,24 @@ class Rounds:
 
     @property
     def waiting(self) -> bool:
-        """Whether an optimizer has made fewer steps than are wanted.
+        """Whether an optimizer has made fewer steps than needed.
 
-        One that was made after the first step is not waited for: it is of another training, once this one is over.
+        An optimizer created after the first step does not count: it belongs to another training, after this one.
         """
         return any(made < self.wanted for made in self._made.values()) or self._unmade(self._expected)
 
     @property
     def seldom(self) -> bool:
-        """Whether what an optimizer takes may be unseen: it made fewer than two steps, whenever it was made itself."""
+        """Whether an optimizer's memory may be missing: it made fewer than two steps, whenever it was created."""
         return any(made < STEPS for made in self._made.values()) or self._unmade(alive())
 
     @property
     def enough(self) -> bool:
-        """Whether the next step need not be watched."""
+        """Whether the next step need not be recorded."""
         return max(self._made.values(), default=0) >= PATIENCE or (bool(self._made) and not self.waiting)
 
     def _unmade(self, optimizers: Iterable[torch.optim.Optimizer]) -> bool:
-        """Tell whether one that made no step holds weights on the GPU that no other holds."""
+        """Return whether one that made no step holds weights on the GPU that no other holds."""
         held = {p for optimizer in self.optimizers.values() for p in _parameters(optimizer)}
         rest = (each for each in optimizers if _key(each) not in self._made)
         return any(
@@ -101,12 +101,12 @@ class Rounds:
 
 
 def alive() -> list[torch.optim.Optimizer]:
-    """Return the optimizers that are alive."""
+    """Return all live optimizers."""
     return [found for found in gc.get_objects() if issubclass(type(found), torch.optim.Optimizer)]
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> dict[int, Any]:
-    groups = getattr(optimizer, "param_groups", ())  # one that is being made has none yet
+    groups = getattr(optimizer, "param_groups", ())  # one under construction has none yet
     return {id(p): p for group in groups for p in group["params"]}
 
 

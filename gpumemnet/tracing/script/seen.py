@@ -1,4 +1,4 @@
-"""What was seen of a script: what its model was called with, and how often its optimizers made a step."""
+"""Observations of a script: the inputs of its model and the number of optimizer steps."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from gpumemnet.tracing.trace.inputs import InputSpec
 
 @dataclass
 class Seen:
-    """What was seen of a script.
+    """Observations of a script.
 
     Attributes:
-        said: What it asked of torch.
-        inputs: What its model was called with: before the first backward pass the last time, then the largest.
-        batch_size: Samples in them; 1 where it is called with none (a model that makes its own, or holds its graph).
-        parameters: Of that model, the largest that was called.
-        rounds: Counts its optimizers' steps.
+        said: What it requested of torch.
+        inputs: Inputs of its model: of the last call before the first backward pass, then the largest.
+        batch_size: Samples in them; 1 for a model without inputs (it makes its own, or holds its graph).
+        parameters: Parameters of the largest model that was called.
+        rounds: Counter of its optimizers' steps.
     """
 
     said: Said
@@ -37,13 +37,13 @@ class Seen:
     _most: dict[int, int] = field(default_factory=dict)
 
     def called(self, module: nn.Module, args: Any, kwargs: Any, *, first: bool) -> bool:
-        """Note a call's inputs; tell whether they are the model's.
+        """Record a call's inputs; return whether they are the model's.
 
         Args:
-            module: What is called; a smaller one than another before is a part or a helper of the model.
+            module: The called module; if smaller than an earlier one, it is a part or a helper of the model.
             args: Positional arguments.
             kwargs: Arguments by name.
-            first: No backward pass was made yet: what came before may have been a trial of the model.
+            first: True before the first backward pass; such calls may be trial runs of the model.
         """
         inputs = _specs(module, args, kwargs)
         parameters = sum(0 if is_lazy(p) else p.numel() for p in module.parameters())
@@ -57,15 +57,15 @@ class Seen:
 
     @property
     def tokens(self) -> int:
-        """Tokens of each sample, where the model is called with integers of two dimensions; else 0."""
+        """Tokens per sample if the model is called with two-dimensional integers; else 0."""
         first = next((each for each in self.inputs if len(each.shape) > 1), None)
         return first.shape[1] if first and len(first.shape) == 2 and first.dtype.startswith("int") else 0
 
     @property
     def changing(self) -> str:
-        """A sentence for the user where the script itself makes inputs of other sizes in other steps; "" if not.
+        """Return a sentence for the user if the script changes input sizes between steps; "" if not.
 
-        Optimizers that take turns have steps that differ in any case.
+        Steps of alternating optimizers differ in any case.
         """
         if len(self.rounds.optimizers) > 1:
             return ""
@@ -86,10 +86,10 @@ class Seen:
 
 
 def users(model: nn.Module) -> nn.Module:
-    """Return what the user wrote, of a model that a library wrapped for several ranks.
+    """Return the user's model from inside a library's wrapper for several ranks.
 
     Args:
-        model: As the script calls it.
+        model: Model as called by the script.
     """
     wrapped = (
         isinstance(model, (DistributedDataParallel, nn.DataParallel))
@@ -99,7 +99,7 @@ def users(model: nn.Module) -> nn.Module:
 
 
 def _specs(module: nn.Module, args: Any, kwargs: Any) -> tuple[InputSpec, ...]:
-    """Return a call's tensors, in the order in which the model names them: a loader may put labels first."""
+    """Return a call's tensors in the order of the model's parameter names: a loader may put labels first."""
     try:
         places = list(inspect.signature(users(module).forward).parameters)
     except (TypeError, ValueError):
@@ -120,9 +120,9 @@ def _elements(inputs: tuple[InputSpec, ...]) -> int:
 
 
 def _samples(args: Any, inputs: tuple[InputSpec, ...]) -> int:
-    """Return the size of a batch: of a list of images (torchvision's detectors) their number.
+    """Return the batch size; for a list of images (torchvision's detectors), their number.
 
-    Of a dictionary or an object nobody knows which tensor comes first; its largest one has a row for each sample.
+    For a dictionary or an object, the order is unknown; its largest tensor has one row per sample.
     """
     first = inputs[0]
     if not args or isinstance(args[0], Tensor) or first.name is not None:

@@ -1,4 +1,4 @@
-"""Start the user's command, bound it, and read what it left."""
+"""Start the user's command within limits, and read its result."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _SITECUSTOMIZE = "from gpumemnet.tracing.script import inside\n\ninside.install(
 
 @frozen
 class Limits:
-    """What the script may use until its steps are done.
+    """Limits of the script until its steps are done.
 
     Attributes:
-        seconds: Of wall time.
-        resident_bytes: Of memory, all its processes together.
+        seconds: Wall time.
+        resident_bytes: Resident memory of all its processes together.
     """
 
     seconds: float = 300.0
@@ -50,8 +50,8 @@ class Untraced:
     """A script that could not be traced.
 
     Attributes:
-        why: One line.
-        text: A text of its model at full depth; empty if it came to none.
+        why: The reason, in one line.
+        text: Summary of its model at full depth; empty if no model was found.
     """
 
     why: str
@@ -65,21 +65,21 @@ def run(
     limits: Limits | None = None,
     ways: Sequence[shields.Make] = shields.SHIELDS,
 ) -> SavedProfile | Untraced:
-    """Run a training script until its optimizer has made its steps on a pretended GPU, and stop it there.
+    """Run a training script on a pretended GPU until its optimizer steps are made, then stop it.
 
-    No file that was there is changed by it, and where the kernel allows copies, none is left behind.
+    Existing files are not changed. Where the kernel allows copies, no new files are left behind either.
 
     Args:
-        command: The words, as the user would type them.
-        environment: The user's.
-        limits: Of time and memory; None for the defaults.
-        ways: To keep files as they are; the first that works is taken.
+        command: The words of the command, as typed by the user.
+        environment: The user's environment.
+        limits: Limits of time and memory; None for the defaults.
+        ways: Ways to protect files; the first that works is used.
 
     Returns:
-        The profile, or why there is none.
+        The profile, or the reason why there is none.
 
     Raises:
-        TraceError: The command cannot be started, or nothing would keep files as they are.
+        TraceError: The command cannot be started, or no way to protect files works.
     """
     limits = limits or Limits()
     folder = Path(tempfile.mkdtemp(prefix="rad-script-")).resolve()
@@ -92,7 +92,7 @@ def run(
         told, _, text = (
             (folder / FAILED).read_text(encoding="utf-8") if (folder / FAILED).exists() else ""
         ).partition("\n")
-        told = told.removeprefix(OWN) if why.refused else told  # the refusal is of the trace
+        told = told.removeprefix(OWN) if why.refused else told  # the trace made the refusal
         return Untraced(why=(told or why.ended) + why.refused, text=text)
     finally:
         _remove(folder)
@@ -100,11 +100,11 @@ def run(
 
 @frozen
 class _Why:
-    """Why there may be no result.
+    """Possible reasons for a missing result.
 
     Attributes:
-        ended: How it ended.
-        refused: What follows it, where the script was not let change a file.
+        ended: How the script ended.
+        refused: Text to add if the script was refused a change to a file.
     """
 
     ended: str
@@ -112,7 +112,7 @@ class _Why:
 
 
 def _prepare(folder: Path) -> None:
-    """Make the folder that stands first in the script's PYTHONPATH: this package alone, and what starts it."""
+    """Make the folder that stands first in the script's PYTHONPATH: this package and the start hook."""
     (folder / "gpumemnet").symlink_to(PACKAGE)
     (folder / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
     (folder / "tmp").mkdir()
@@ -120,7 +120,7 @@ def _prepare(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove the folder with all copies in it; a copy of a folder may be one that nobody writes to."""
+    """Remove the folder with all copies in it, including copies of read-only folders."""
     for parent, names, _ in os.walk(folder):
         for path in (os.path.join(parent, name) for name in names):
             if not os.path.islink(path):
@@ -136,18 +136,18 @@ def _run(
     limits: Limits,
     ways: Sequence[shields.Make],
 ) -> _Why:
-    """Run the command until there is a result or a limit is met; return why there may be none."""
+    """Run the command until there is a result or a limit is reached; return why a result may be missing."""
     before = environment.get("PYTHONPATH")
     environment |= {
         "PYTHONPATH": f"{folder}{os.pathsep}{before}" if before else str(folder),
         FOLDER: str(folder),
-        "CUDA_VISIBLE_DEVICES": "",  # a real GPU stays out of it
+        "CUDA_VISIBLE_DEVICES": "",  # hide real GPUs
         "OMP_NUM_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
         "WANDB_MODE": "disabled",
         COMMAND: shlex.join(command),
         STARTED_IN: os.readlink("/proc/self/cwd"),  # PWD is right only where a shell has set it
-        "TMPDIR": str(folder / "tmp"),  # a script that is ended tidies nothing up
+        "TMPDIR": str(folder / "tmp"),  # a killed script does not clean up
     }
     how: dict[str, Any] = {"env": environment, "start_new_session": True}
     with (folder / "log").open("wb") as log, processes.adopting() as started:
@@ -171,7 +171,7 @@ def _run(
 
 
 def _beyond(started: Sequence[int], folder: Path, limits: Limits, late_s: float) -> str:
-    """Return why it is to be ended now; empty if it may go on."""
+    """Return why the script must be ended now; empty if it may continue."""
     past = unhooked.first(started, f"{folder.name}/{HOOKED}")
     if past is not None:
         return unhooked.why(past, str(folder))
@@ -183,7 +183,7 @@ def _beyond(started: Sequence[int], folder: Path, limits: Limits, late_s: float)
 
 
 def _last_line(log: Path, status: int | None) -> str:
-    """Return the last line that the script printed: what a traceback ends with."""
+    """Return the last line that the script printed, where a traceback has its message."""
     with log.open("rb") as file:
         file.seek(max(file.seek(0, os.SEEK_END) - _LOG_TAIL, 0))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]

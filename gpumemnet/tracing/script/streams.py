@@ -1,4 +1,4 @@
-"""CUDA's streams and events: nothing runs, so nothing waits; but PyTorch's allocator keeps a pool for each stream."""
+"""Pretended CUDA streams and events. Nothing runs, so nothing waits, but PyTorch's allocator has a pool per stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Stream:
     """A stream or an event.
 
     Attributes:
-        pool: Its number; 0 is the default stream's.
+        pool: Number of its memory pool; 0 is the default stream's.
     """
 
     cuda_stream = 0
@@ -30,7 +30,7 @@ class Stream:
 
     @property
     def stream_id(self) -> int:
-        """Its number, as PyTorch's operators are told it."""
+        """Number of the stream, as passed to PyTorch's operators."""
         return self.pool
 
     def __getattr__(self, name: str) -> Any:
@@ -49,7 +49,7 @@ for _base in ("_StreamBase", "_EventBase"):  # of some releases; torch.compile's
 
 
 class Streams:
-    """Which stream is the current one.
+    """The current stream.
 
     Attributes:
         current: The stream.
@@ -64,14 +64,14 @@ class Streams:
         """Make a stream the current one.
 
         Args:
-            stream: Of ours; anything else leaves the current one.
+            stream: A `Stream`; any other object leaves the current stream unchanged.
         """
         if isinstance(stream, Stream):
             self.current, self._recorder.pool = stream, stream.pool
 
     @contextmanager
     def within(self, stream: Any) -> Iterator[None]:
-        """Make a stream the current one for a while.
+        """Make a stream the current one within a context.
 
         Args:
             stream: As for `set`.
@@ -84,7 +84,7 @@ class Streams:
             self.set(before)
 
     def of_cuda(self) -> dict[str, Any]:
-        """Return the answers of `torch.cuda`, by name."""
+        """Return the replacements for functions of `torch.cuda`, by name."""
         return {
             "current_stream": lambda *_, **__: self.current,
             "default_stream": lambda *_, **__: self._default,
@@ -95,5 +95,5 @@ class Streams:
         }
 
     def of_accelerator(self) -> dict[str, Any]:
-        """Return the answers of `torch.accelerator`, by name."""
+        """Return the replacements for functions of `torch.accelerator`, by name."""
         return {"current_stream": lambda *_, **__: self.current, "set_stream": self.set}

@@ -1,6 +1,6 @@
-"""What a script prepares for its loaders' worker processes, where the only worker is the script's own process.
+"""Run a loader's worker setup in the script's own process, which acts as the only worker.
 
-Data sets open their files in `worker_init_fn`, and streams ask `get_worker_info` for their share: all of it, here.
+Data sets open their files in `worker_init_fn`, and streams use `get_worker_info` to get their share: here all of it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from torch.utils.data import IterableDataset, get_worker_info
 from torch.utils.data._utils import worker
 
 SEED = 0
-"""A worker's: what it draws is not trained on."""
+"""Random seed of a worker; the drawn values are not trained on."""
 
 
 class Worker:
-    """A loader's iterator that reads as its first worker of one.
+    """A loader's iterator that reads as the first of one worker.
 
     Args:
-        loader: That asked for workers.
+        loader: The loader, which requested workers.
         batches: Its iterator.
     """
 
@@ -31,7 +31,7 @@ class Worker:
         if prepare is not None:
             state = torch.get_rng_state()
             self._within(lambda: prepare(0))
-            torch.set_rng_state(state)  # it seeds a worker's, not the script's
+            torch.set_rng_state(state)  # the seed is for a worker, not the script
 
     def __iter__(self) -> Any:
         return self

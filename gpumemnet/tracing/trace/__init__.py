@@ -1,20 +1,20 @@
-"""Know a model's GPU memory by tracing one real training step on fake tensors: no GPU, no weights, no data.
+"""Determine a model's GPU memory by tracing a real training step on fake tensors: no GPU, weights or data.
 
 The user names a function that builds the model. The model runs forward, loss, backward and optimizer step for two
 whole steps on tensors that have shapes and a device but no storage. Every allocation that PyTorch would make on the
 GPU is recorded in order and replayed through a simulation of its caching allocator (`gpumemnet.gpu_memory.allocator`).
 
-What the named object may be (`pkg.mod:name` or `path/to/file.py:name`):
+The named object (`pkg.mod:name` or `path/to/file.py:name`) may be:
 
 - an `nn.Module`, or a function of no arguments that returns one. The loss is the output's `.loss` (Hugging Face), its
   "loss" entry, the output itself if it is a scalar, and otherwise cross entropy (class scores) or the mean square;
 - a function that returns `(model, loss)`, where `loss(output, target)` is a scalar; the input named `target` is the
-  target, and is invented where none is given and the loss is one of `torch.nn`'s;
+  target; without one, a target is invented for losses of `torch.nn`;
 - a function that returns a dictionary with "model" and, as needed, "loss" as above; "step", where
   `step(model, inputs)` takes the dictionary of inputs and returns the scalar to differentiate; and "optimizer",
-  where `optimizer(parameters)` returns a `torch.optim.Optimizer` that stands in for `--optimizer`.
+  where `optimizer(parameters)` returns a `torch.optim.Optimizer` that replaces `--optimizer`.
 
-`hf:PATH` stands for a folder with a config.json of Hugging Face Transformers; its inputs need not be given.
+`hf:PATH` names a folder with a config.json of Hugging Face Transformers; its inputs are optional.
 
 Importing this package imports no torch; `trace_module` does.
 """
@@ -48,13 +48,13 @@ def trace_module(
     Args:
         spec: "pkg.mod:name" or "path/to/file.py:name"; the current directory is searched first.
         inputs: One text per input, "[name=]SHAPE[:dtype]", as in "128x3x224x224", "input_ids=8x512:int64" or
-            "Bx3x224x224"; B stands for the setup's batch size and S for its sequence length. Unnamed ones are
-            positional. The dtype is float32 where none is given. The input named `target` goes to the loss.
+            "Bx3x224x224"; B is the setup's batch size and S its sequence length. Unnamed ones are
+            positional. The dtype defaults to float32. The input named `target` goes to the loss.
         setup: Optimizer, precision and gradient checkpointing; batch_size and seq_len fill B and S.
-        expandable_segments: As `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` would.
+        expandable_segments: The effect of `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
 
     Returns:
-        The peaks of what PyTorch allocates and reserves, and where the allocated bytes belong.
+        Peaks of the memory that PyTorch allocates and reserves, and the purposes of the allocated bytes.
 
     Raises:
         TraceError: PyTorch is not installed, the name cannot be imported, an input is malformed, or the model does
@@ -73,7 +73,7 @@ def trace_module(
 
 
 def inputs_of(spec: str, inputs: Sequence[str], setup: TrainingSetup) -> tuple[InputSpec, ...]:
-    """Return the inputs of a module; arguments as for `trace_module`. Those of `hf:PATH` need not be given.
+    """Return the inputs of a module; arguments as for `trace_module`. For `hf:PATH` they are optional.
 
     Raises:
         TraceError: An input is malformed or missing.
@@ -87,10 +87,10 @@ def inputs_of(spec: str, inputs: Sequence[str], setup: TrainingSetup) -> tuple[I
 
 
 def memory_of(trace: Trace, *, expandable_segments: bool = False) -> TracedMemory:
-    """Replay a recorded training through the simulated allocator and sum up.
+    """Replay a recorded training through the simulated allocator and sum up its memory.
 
     Args:
-        trace: As recorded.
+        trace: The recorded training.
         expandable_segments: As for `trace_module`.
     """
     peaks = replay(trace.events, pool_of=trace.pool_of, expandable_segments=expandable_segments)

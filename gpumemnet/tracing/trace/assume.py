@@ -1,4 +1,4 @@
-"""What a fake tensor cannot know, answered so that memory is not underestimated."""
+"""Answers for what fake tensors cannot know, chosen so that memory is not underestimated."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Assumptions:
     """Answers for operators whose result depends on values.
 
     Attributes:
-        warnings: One sentence for each kind of answer given that can change the memory.
-        stepping: An optimizer makes a step.
+        warnings: One sentence for each kind of answer that can change the memory.
+        stepping: Whether an optimizer is making a step.
     """
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class Assumptions:
         self.stepping = False
 
     def answer(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
-        """Return (result,) where the operator cannot run on fake tensors, else None.
+        """Return (result,) if the operator cannot run on fake tensors, else None.
 
-        What has values, as a script's own data have, is computed with them.
+        Tensors with values, such as a script's data, are used to compute it.
 
         Args:
             func: The operator.
@@ -46,7 +46,7 @@ class Assumptions:
         followed = masks.follow(func, args, kwargs) or packed.follow(func, args, kwargs)
         if followed is not None:
             return followed
-        # Fused and multi-tensor optimizers change their arguments in place; some have no meta kernel.
+        # Fused and multi-tensor optimizers modify their arguments in place; some have no meta kernel.
         name = func._schema.name
         if func._schema.returns or not name.startswith(_IN_PLACE):
             return None
@@ -65,7 +65,7 @@ class Assumptions:
             self.warnings["a branch that depends on a tensor's values was taken as true"] = None
             return (True,)
         if tensor.is_floating_point():
-            # Of the GPU: no gradient overflowed. Of the CPU, or where it is read: an optimizer has made its first step.
+            # On the GPU: no gradient overflowed. On the CPU, or where read: an optimizer has made its first step.
             return (0.0 if tensor.fake_device.type == "cuda" and not self.stepping else 1.0,)
         self.warnings["an integer read from a tensor was taken as 1"] = None
         return (1,)
@@ -78,7 +78,7 @@ class Assumptions:
         return (True,) if isinstance(args[0], FakeTensor) else None
 
     def _rand(self, args: Any, kwargs: Any) -> tuple[Any] | None:
-        """A single random number decides whether a layer is dropped (LayerDrop): 1 is above any rate, so none is."""
+        """Return 1 for a single random number, which may decide on dropping a layer (LayerDrop): so none is dropped."""
         return (torch.tensor(1.0, dtype=kwargs.get("dtype")),) if not args[0] else None
 
     def _nonzero(self, args: Any, kwargs: Any) -> tuple[Any] | None:
@@ -125,7 +125,7 @@ class Assumptions:
         return ((torch.empty((n,), dtype=tensor.dtype, device=tensor.device), where, counts),)
 
     def _product(self, args: Any, kwargs: Any) -> tuple[Any]:
-        """A product whose type is asked for; PyTorch 2.11 to 2.15 take the type for a factor on fake tensors."""
+        """Multiply with a requested type; PyTorch 2.11 to 2.15 take the type for a factor on fake tensors."""
         if kwargs.get("out") is not None:
             return (kwargs["out"],)
         left, right = [each for each in args if isinstance(each, Tensor)][-2:]
@@ -154,7 +154,7 @@ def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None
 
 
 def _of_gpu(args: Any) -> bool:
-    """Tell whether a list of tensors is on the pretended GPU; an optimizer's step counts are on the CPU."""
+    """Return whether a list of tensors is on the pretended GPU; an optimizer's step counts are on the CPU."""
     first = args[0][0] if args and isinstance(args[0], (list, tuple)) and args[0] else None
     return isinstance(first, FakeTensor) and first.fake_device.type == "cuda"
 

@@ -1,7 +1,7 @@
-"""Scaled dot product attention as a Hopper GPU runs it: by cuDNN, flash, the memory-efficient kernel or step by step.
+"""Scaled dot product attention on a Hopper GPU: by cuDNN, flash, the memory-efficient kernel or step by step.
 
-Which one PyTorch takes is decided in C++ by the device (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp), retraced
-here; the limits of 128 and 256 are the head widths that cuDNN and flash take.
+PyTorch chooses in C++ by the device (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp); the choice is repeated
+here. The limits of 128 and 256 are the largest head widths of cuDNN and flash.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 class _SafeSoftmax(torch.autograd.Function):
-    """Softmax with zeros where a whole row is masked: the kernel makes it of several others and keeps its result."""
+    """Softmax with zeros where a whole row is masked: the kernel composes several others and keeps its result."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, dim: int) -> Tensor:
@@ -35,7 +35,7 @@ class _SafeSoftmax(torch.autograd.Function):
 
 
 def safe_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Softmax of masked scores, as the plain attention takes it.
+    """Return the softmax of masked scores, as in plain attention.
 
     Args:
         x: Scores of any shape.
@@ -57,17 +57,17 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """Scaled dot product attention by the backend that a Hopper GPU takes: cuDNN, flash, efficient or plain.
+    """Return scaled dot product attention by the backend of a Hopper GPU: cuDNN, flash, efficient or plain.
 
     Args:
         query: (batch, heads, length, width).
         key: (batch, heads, other length, width).
         value: (batch, heads, other length, width).
-        attn_mask: What may be seen, or what is added to the scores; None for all.
-        dropout_p: Share of scores that is dropped.
-        is_causal: Whether nothing sees what comes later.
-        scale: Of the scores; None for one over the root of the width.
-        enable_gqa: Whether several heads of the query share one of key and value.
+        attn_mask: Positions that may be seen, or values added to the scores; None for all.
+        dropout_p: Share of dropped scores.
+        is_causal: Whether later positions are hidden.
+        scale: Factor of the scores; None for one over the root of the width.
+        enable_gqa: Whether several query heads share one head of key and value.
     """
     backend = _backend(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     if backend == "math":
@@ -106,7 +106,7 @@ def _plain_attention(
     scale: float | None,
     grouped: bool,
 ) -> Tensor:
-    """What _scaled_dot_product_attention_math does, but the mask is added in place, as for tensors of no subclass."""
+    """Act as _scaled_dot_product_attention_math, but add the mask in place, as for plain tensors."""
     dtype = query.dtype
     if dtype in HALVES and not reduces_in_half():
         query, key, value = query.float(), key.float(), value.float()
@@ -136,7 +136,7 @@ def _backend(
     size = q.shape[-1]
     if q.dim() != 4 or k.dim() != 4 or v.dim() != 4 or 0 in (q.shape[2], k.shape[2]):
         return "math"
-    # Nothing is broadcast; heads that share keys have to be asked for, and cuDNN and flash alone know them.
+    # Nothing is broadcast; heads that share keys must be requested, and only cuDNN and flash support them.
     same_heads = q.shape[1] == k.shape[1] == v.shape[1]
     if not q.shape[0] == k.shape[0] == v.shape[0] or not (same_heads or grouped):
         return "math"
@@ -176,13 +176,13 @@ def _backend(
 
 
 def _padded(x: Tensor) -> Tensor:
-    """Flash attention wants head sizes that are multiples of 8."""
+    """Pad head sizes to multiples of 8, as flash attention requires."""
     missing = -x.shape[-1] % 8
     return torch.nn.functional.pad(x, (0, missing)) if missing else x
 
 
 def _aligned_mask(mask: Tensor) -> Tensor:
-    """The efficient kernel wants mask rows that are multiples of 16 bytes; a padded copy is kept and sliced."""
+    """Align mask rows to 16 bytes, as the efficient kernel requires; a padded copy is kept and sliced."""
     unit = 8 if mask.element_size() == 2 else 4
     last = mask.shape[-1]
     if last % unit == 0:

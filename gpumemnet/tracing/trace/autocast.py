@@ -1,6 +1,6 @@
-"""Autocast for fake CUDA tensors, as PyTorch's C++ does it for real ones.
+"""Autocast for fake CUDA tensors, as PyTorch's C++ applies it to real ones.
 
-The C++ kernels cast only what is on a CUDA device as C++ sees it (`is_autocast_eligible`), so for fake tensors the
+The C++ kernels cast only tensors that C++ sees on a CUDA device (`is_autocast_eligible`), so for fake tensors the
 same rules are applied here: the lists of ATen/autocast_mode.h, with the cache of cast weights.
 """
 
@@ -70,7 +70,7 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
     if not cached:
         return value.to(dtype)
     if id(value) not in _cache:
-        # The weight is held too, so that its id cannot pass to another tensor.
+        # Keep the weight as well, so that its id is not reused by another tensor.
         _cache[id(value)] = (value, value.to(dtype))
     return _cache[id(value)][1]
 
@@ -107,7 +107,7 @@ def _by_dtype(op: Any) -> Callable[..., Any]:
 
 
 def _operator(name: str) -> Any:
-    """Return the overload, or None where this PyTorch does not have it."""
+    """Return the overload, or None if this PyTorch lacks it."""
     base, _, overload = name.partition(".")
     packet = getattr(torch.ops.aten, base, None)
     return None if packet is None else getattr(packet, overload or "default", None)
@@ -144,7 +144,7 @@ def registered() -> Iterator[None]:
 
 
 def _override_argument() -> dict[str, bool]:
-    """PyTorch 2.9 and later want to be told that a kernel is replaced on purpose."""
+    """PyTorch 2.9 and later require a flag for replacing a kernel on purpose."""
     import inspect
 
     return (

@@ -1,4 +1,4 @@
-"""The user's model, built on the CPU without filling its weights, then put on the pretended GPU."""
+"""Build the user's model on the CPU without filling its weights, then move it to the pretended GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gpumemnet.tracing.trace.older import is_dense
 from gpumemnet.tracing.trace.tensors import CUDA
 
 LARGE_ELEMENTS = 1 << 16
-"""Larger tensors are left unfilled: their values cannot matter, and pages never written take no memory."""
+"""Larger tensors stay unfilled: their values do not matter, and unwritten pages take no memory."""
 
 _FILLS = frozenset(
     (
@@ -43,7 +43,7 @@ _INITS = tuple(name for name in dir(nn.init) if name.endswith("_") and not name.
 
 
 class _Unfilled(TorchFunctionMode):
-    """Skips the filling of large tensors, and keeps on the CPU what is asked for on the GPU."""
+    """Skips the filling of large tensors, and keeps tensors requested on the GPU on the CPU."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -87,7 +87,7 @@ def _factory(func: Any, args: Any, kwargs: dict[str, Any]) -> Tensor:
 
 @contextmanager
 def unfilled() -> Iterator[None]:
-    """Build models inside: no weights are filled and nothing goes to a GPU."""
+    """Context for building models: no weights are filled and nothing goes to a GPU."""
     with ExitStack() as stack:
         stack.enter_context(pretend_cuda_calls())
         stack.enter_context(skip_inits())
@@ -97,7 +97,7 @@ def unfilled() -> Iterator[None]:
 
 @contextmanager
 def skip_inits() -> Iterator[None]:
-    """Let `torch.nn.init` leave large tensors as they are."""
+    """Make `torch.nn.init` leave large tensors unchanged."""
     with ExitStack() as stack:
         for name in _INITS:
             stack.enter_context(replaced(nn.init, name, _skipped(getattr(nn.init, name))))
@@ -115,11 +115,11 @@ def _skipped(init: Any) -> Any:
 
 
 def move_to_cuda(model: nn.Module, dtype: torch.dtype | None) -> None:
-    """Replace parameters and buffers by ones on the pretended GPU, in the order in which `model.to()` moves them.
+    """Replace parameters and buffers by ones on the pretended GPU, in the order of `model.to()`.
 
     Args:
         model: On the CPU; changed in place.
-        dtype: What floating point values are cast to; None to keep theirs.
+        dtype: Type to cast floating point values to; None to keep theirs.
     """
     moved: dict[int, Tensor] = {}
     for module in _depth_first(model):
@@ -145,7 +145,7 @@ def _on_cuda(tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
 
 
 def _depth_first(model: nn.Module) -> Iterator[nn.Module]:
-    """Children before parents, as `nn.Module._apply` goes."""
+    """Yield children before parents, as `nn.Module._apply` does."""
     seen: set[int] = set()
 
     def walk(module: nn.Module) -> Iterator[nn.Module]:

@@ -1,4 +1,4 @@
-"""The Python calls that move a tensor to the pretended GPU or ask where it is."""
+"""Replace the Python calls that move a tensor to the pretended GPU or query its device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gpumemnet.tracing.trace.tensors import CUDA, local, on_cuda
 
 
 class CudaCalls(TorchFunctionMode):
-    """Answers the Python calls that move a tensor to the GPU or ask whether it is there."""
+    """Mode that handles Python calls that move a tensor to the GPU or query whether it is there."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -64,18 +64,18 @@ def _cuda(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
 
 
 def _named(kind: Any = None, *args: Any, **kwargs: Any) -> torch.device:
-    """A number alone names a GPU, for which C++ looks."""
+    """Return the device; a number alone names a GPU, which C++ would look for."""
     return (
         CUDA if isinstance(kind, int) else torch.device(*(() if kind is None else (kind,)), *args, **kwargs)
     )
 
 
 _NUMBERS = frozenset(("data", "obj"))
-"""What PyTorch calls the first argument of `tensor` and `as_tensor`, and of `asarray`."""
+"""Names of the first argument of `tensor` and `as_tensor`, and of `asarray`."""
 
 
 def _made(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Return what makes a tensor of numbers: on the CPU first, since releases before 2.2 ask the driver for a GPU."""
+    """Return a function that makes a tensor of numbers: on the CPU first, as before 2.2 a GPU is queried."""
 
     def call(*args: Any, device: Any = None, requires_grad: bool = False, **kwargs: Any) -> torch.Tensor:
         where = None if device is None else _named(device)
@@ -92,7 +92,7 @@ def _made(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 
 def _read(data: Any) -> Any:
-    """Return numbers for the tensors of the GPU that a list holds: C++ would ask the driver for each of them."""
+    """Return numbers for the GPU tensors in a list: C++ would ask the driver for each of them."""
     if not isinstance(data, (list, tuple)):
         return data
     return [_number(each) if isinstance(each, torch.Tensor) else _read(each) for each in data]
@@ -112,7 +112,7 @@ def _new(
 
 
 def _device(tensor: torch.Tensor) -> torch.device:
-    """A sharded tensor (FSDP's parameters) is where its part is; C++ calls it "meta" as it calls the part."""
+    """Return the device; a sharded tensor (FSDP's parameters) is on its part's device, which C++ calls "meta"."""
     return local(tensor).device
 
 

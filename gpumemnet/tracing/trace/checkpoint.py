@@ -1,4 +1,4 @@
-"""Gradient checkpointing, switched on as the model's own library does it, or around its repeated blocks."""
+"""Switch on gradient checkpointing by the model's library, or around its repeated blocks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def switch_on(model: nn.Module) -> str | None:
     """Recompute the activations of repeated blocks in backward.
 
     Returns:
-        A sentence about what was assumed; None where the model has a switch of its own.
+        A sentence about the assumption; None if the model has a switch for it.
     """
     for name, args in (("gradient_checkpointing_enable", ()), ("set_grad_checkpointing", (True,))):
         switch = getattr(model, name, None)

@@ -1,7 +1,7 @@
-"""What PyTorch's composite operators do on CUDA, where their C++ asks for the device and would be told "meta".
+"""PyTorch's composite operators on CUDA; their C++ reads the device and would see "meta".
 
-Each function stands for one of ATen's composite functions and calls the same operators that it calls for CUDA
-tensors. Sources: aten/src/ATen/native/{Dropout,Linear,SoftMax,WeightNorm}.cpp; attention has a file of its own.
+Each function replaces one of ATen's composite functions and calls the same operators that it calls for CUDA
+tensors. Sources: aten/src/ATen/native/{Dropout,Linear,SoftMax,WeightNorm}.cpp; attention has a separate file.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def dropout(x: Tensor, p: float, train: bool) -> Tensor:
     """Fused dropout: the mask is kept as one byte per element.
 
     Args:
-        x: Of any shape.
-        p: Share that is dropped.
-        train: Whether anything is.
+        x: Tensor of any shape.
+        p: Dropped share.
+        train: Whether anything is dropped.
     """
     if p == 0 or not train or x.numel() == 0:
         return x
@@ -78,7 +78,7 @@ def log_softmax(x: Tensor, dim: int, dtype: torch.dtype | None = None) -> Tensor
 
 
 def _one_kernel(op: Any) -> Any:
-    """Keep whole an operator that has a CUDA kernel, but is written out in parts where PyTorch was built without."""
+    """Keep an operator with a CUDA kernel whole, though builds without CUDA decompose it."""
 
     def kernel(*args: Any) -> Tensor:
         with torch._C._AutoDispatchBelowAutograd():
@@ -93,7 +93,7 @@ def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     Args:
         v: The direction, of the weight's shape.
         g: The length, one for each slice along `dim`.
-        dim: Dimension that is left.
+        dim: Dimension that remains.
     """
     if dim in (0, v.dim() - 1):
         return aten._weight_norm_interface(v.contiguous(), g.contiguous(), dim)[0]
@@ -120,7 +120,7 @@ _KERNELS: dict[str, Any] = {
 
 @contextmanager
 def registered() -> Iterator[None]:
-    """Put these functions in place of the composite ones, for tensors on CUDA only."""
+    """Replace the composite functions by these, for tensors on CUDA only."""
     library = torch.library.Library("aten", "IMPL")
     for name, kernel in _KERNELS.items():
         library.impl(name, kernel, "AutogradCUDA")

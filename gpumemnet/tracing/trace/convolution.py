@@ -21,7 +21,7 @@ class Convolution:
     """One call of cuDNN.
 
     Attributes:
-        kind: Which pass.
+        kind: The pass.
         x: Shape of the input.
         w: Shape of the weight.
         y: Shape of the output.
@@ -30,7 +30,7 @@ class Convolution:
         dilation: Per dimension.
         groups: Number of groups.
         transposed: Whether it is a transposed convolution.
-        channels_last: Whether the input is stored so.
+        channels_last: Whether the input is stored with channels last.
     """
 
     kind: ConvPass
@@ -46,7 +46,7 @@ class Convolution:
 
 
 def workspace_bytes(call: Convolution) -> int:
-    """Return the size of the workspace (see `conv_workspace`); where the channels are last nothing is copied."""
+    """Return the size of the workspace (see `conv_workspace`); with channels last nothing is copied."""
     if call.channels_last:
         depthwise = call.x[1] == call.groups > 1 and len(call.x) == 4
         return (
@@ -56,7 +56,7 @@ def workspace_bytes(call: Convolution) -> int:
         )
     kind, x, y = call.kind, call.x, call.y
     if call.transposed:
-        # The gradient of a convolution, whose own gradient is that convolution.
+        # The gradient of a convolution; its gradient is that convolution.
         kind, x, y = _SWAPPED.get(kind, kind), y, x
     plan = conv_workspace.Plan(
         kind=kind,
@@ -71,9 +71,9 @@ def workspace_bytes(call: Convolution) -> int:
 
 
 def weight_first(args: Any) -> bool:
-    """Tell whether backward makes the weight's gradient before the input's, as PyTorch's own depthwise kernel does.
+    """Return whether backward makes the weight's gradient before the input's, as PyTorch's depthwise kernel does.
 
-    cuDNN takes depthwise convolutions only of channels last and, in fp16, of the sizes that ATen has measured
+    cuDNN runs depthwise convolutions only with channels last and, in fp16, for the sizes that ATen has measured
     (use_cudnn_depthwise and check_cudnn_depthwise_workload_with_filter in aten/src/ATen/native/Convolution.cpp).
     """
     _, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
@@ -102,11 +102,11 @@ def _cudnn_is_faster(x: Tensor, w: Tensor, stride: int) -> bool:
 
 
 def forward(args: Any, out: Tensor) -> list[Request]:
-    """aten.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups).
+    """Requests of aten.convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups).
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     x, w, _, stride, _, dilation, transposed, _, groups = args
     call = _call(ConvPass.FORWARD, x, w, out, stride, dilation, groups, transposed)
@@ -114,11 +114,11 @@ def forward(args: Any, out: Tensor) -> list[Request]:
 
 
 def backward(args: Any, out: Any) -> list[Request]:
-    """aten.convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, transposed, ...).
+    """Requests of aten.convolution_backward(grad, input, weight, bias_sizes, stride, padding, dilation, ...).
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     grad, x, w, _, stride, _, dilation, transposed, _, groups, _ = args
     requests = _copies(x, w, *((x, grad) if out[1] is not None else (grad,)))
@@ -147,7 +147,7 @@ def _call(
 
 
 def _copies(x: Tensor, w: Tensor, *tensors: Tensor) -> list[Request]:
-    """Tensors that are part of others are copied whole; where the channels are last it is left open."""
+    """Return copies of views, which are copied whole; with channels last this is undecided."""
     if _channels_last(x) or (_channels_last(w) and not w.is_contiguous()):
         return []
     return [

@@ -1,11 +1,11 @@
-"""A CUDA device that is not there: fake tensors that say they are on it, on any build of PyTorch.
+"""A pretended CUDA device: fake tensors that report it as their device, on any build of PyTorch.
 
-`FakeTensorMode` gives tensors without storage that answer `device="cuda:0"`. Two things stand in the way of training
-with them where there is no GPU. PyTorch's C++ asks the CUDA driver about the tensors' device (streams for backward,
-device guards), and its Python asks `torch.cuda`. So the C++ side is told "meta", which it handles without a driver,
-while Python code is told "cuda:0"; the few C++ decisions that depend on the device are made in `composites` and
-`autocast`, as PyTorch makes them for CUDA. docs/estimator/traces.md names the releases of PyTorch that were tried,
-builds with CUDA without a driver among them; `older` holds how they differ.
+`FakeTensorMode` makes tensors without storage that report `device="cuda:0"`. Training with them without a GPU has two
+obstacles. PyTorch's C++ asks the CUDA driver about the tensors' device (streams for backward, device guards), and its
+Python asks `torch.cuda`. So C++ sees "meta", which it handles without a driver, while Python code sees "cuda:0". The
+few C++ decisions that depend on the device are made in `composites` and `autocast`, as PyTorch makes them for CUDA.
+docs/estimator/traces.md names the releases of PyTorch that were tried, including builds with CUDA without a driver;
+`older` holds their differences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DEVICE_OP = torch.ops.prim.device.default
 
 
 def _no_inference(enabled: bool = True) -> Any:
-    """Inference mode takes what no_grad takes, but hands composite operators over whole, which nothing knows."""
+    """Replace inference mode by no_grad: same memory, but inference mode passes composite operators undivided."""
     return torch.no_grad() if enabled else torch.enable_grad()
 
 
@@ -45,7 +45,7 @@ def _device_for_cpp(args: Any) -> torch.device:
 
 
 class CudaFakeMode(FakeTensorMode):
-    """Fake tensors; what C++ asks to be made on "meta" is made on the pretended device, since C++ is told that."""
+    """Fake tensor mode; C++ sees "meta", so tensors that C++ makes there are put on the pretended device."""
 
     avoid_device_init = True
 
@@ -82,12 +82,12 @@ _CUDA_ANSWERS: dict[str, Callable[..., Any]] = {
 
 @contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """Set an attribute and put the old one back.
+    """Set an attribute temporarily.
 
     Args:
         owner: Module or class.
-        name: Of the attribute.
-        value: Meanwhile.
+        name: Name of the attribute.
+        value: The temporary value.
     """
     missing = object()
     before = owner.__dict__.get(name, missing) if isinstance(owner, type) else getattr(owner, name, missing)
@@ -103,7 +103,7 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def pretend_cuda_calls() -> Iterator[None]:
-    """Let Python code believe that there is one GPU; nothing is moved to it yet."""
+    """Make Python code see one GPU; nothing is moved to it yet."""
     with ExitStack() as stack:
         for name, answer in _CUDA_ANSWERS.items():
             stack.enter_context(replaced(torch.cuda, name, answer))
@@ -115,7 +115,7 @@ def pretended_cuda(kind: type[CudaFakeMode] = CudaFakeMode) -> Iterator[CudaFake
     """Make fake CUDA tensors work on this machine, with or without a GPU.
 
     Args:
-        kind: Which mode to enter.
+        kind: The mode to enter.
 
     Yields:
         The fake tensor mode, already entered.
@@ -130,20 +130,20 @@ def pretended_cuda(kind: type[CudaFakeMode] = CudaFakeMode) -> Iterator[CudaFake
     with ExitStack() as stack:
         stack.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        # What fails is told in one line; the log would print a traceback before it.
+        # Failures are reported in one line; the log would print a traceback first.
         stack.enter_context(replaced(logging.getLogger(fake_tensor.__name__), "disabled", True))
         stack.enter_context(replaced(FakeTensor, "__torch_dispatch__", classmethod(dispatch)))
         if _DEVICE_OP in META_HANDLERS:
             stack.callback(META_HANDLERS.__setitem__, _DEVICE_OP, META_HANDLERS[_DEVICE_OP])
             META_HANDLERS[_DEVICE_OP] = _device_for_cpp
-        # A build with CUDA would ask the driver for a context: a login node has no driver, a full GPU no room.
+        # A build with CUDA would request a context: a login node has no driver, a full GPU no free memory.
         stack.enter_context(replaced(fake_tensor, INIT_CONTEXT, lambda *_: None))
-        # The optimizers take their multi-tensor path for plain parameters on CUDA only; these count as such.
+        # Optimizers use their multi-tensor path only for plain parameters on CUDA; these count as such.
         _foreach_supported_types.append(FakeTensor)
         stack.callback(_foreach_supported_types.remove, FakeTensor)
         stack.enter_context(pretend_cuda_calls())
         stack.enter_context(replaced(torch._C, "_InferenceMode", _no_inference))
-        # Transformers makes masks for what it takes for a compiler's tracing that it does without in a plain run.
+        # Transformers makes masks during what it takes for a compiler's tracing; a plain run has none.
         library = sys.modules.get("transformers.utils.import_utils")
         if hasattr(library, "is_fake_tensor"):
             stack.enter_context(replaced(library, "is_fake_tensor", lambda tensor: False))

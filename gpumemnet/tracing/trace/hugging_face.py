@@ -1,6 +1,6 @@
-"""`hf:PATH`: a model of Hugging Face Transformers from its config.json alone, with the user's own transformers.
+"""`hf:PATH`: build a Hugging Face Transformers model from its config.json alone, with the user's transformers.
 
-No weights are read, nothing is fetched, and no code that lies beside the config is run.
+No weights are read, nothing is fetched, and no code next to the config is run.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LANGUAGE = (
     "PreTraining",
     "TokenClassification",
 )
-"""Ends of names of models whose labels have the shape of the tokens."""
+"""Name endings of models whose labels have the shape of the tokens."""
 
 
 def config_path(spec: str) -> Path:
-    """Return the config.json that `hf:PATH` names: the file itself, or in the folder.
+    """Return the config.json that `hf:PATH` names: the file itself, or the one in the folder.
 
     Raises:
-        TraceError: There is none.
+        TraceError: There is no such file.
     """
     path = Path(spec[len(PREFIX) :])
     found = path / "config.json" if path.is_dir() else path
@@ -40,7 +40,7 @@ def config_path(spec: str) -> Path:
 
 
 def finder(spec: str) -> Callable[[], Any]:
-    """Return what builds the model, with random weights.
+    """Return a function that builds the model with random weights.
 
     Args:
         spec: "hf:" and a folder with config.json, or such a file.
@@ -62,18 +62,18 @@ def finder(spec: str) -> Callable[[], Any]:
             f"{path}: transformers {transformers.__version__} has no {name}; use the release that made it"
         )
     config = kind.config_class.from_pretrained(str(path))
-    config.use_cache = False  # as trainers set it: past keys are of no use in training
+    config.use_cache = False  # as trainers set it: past keys are not used in training
     return lambda: kind(config)
 
 
 def inputs(spec: str) -> tuple[str, ...]:
-    """Return the inputs that such a model is trained on: tokens or images, and labels; B and S are to be filled in.
+    """Return the training inputs of the model: tokens or images, and labels; B and S are placeholders.
 
     Args:
         spec: As for `finder`.
 
     Raises:
-        TraceError: They cannot be told from the config.
+        TraceError: The config does not determine them.
     """
     path = config_path(spec)
     name, config = _class_name(path), _read(path)

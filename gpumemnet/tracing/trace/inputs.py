@@ -12,7 +12,7 @@ from gpumemnet.training import TrainingSetup
 DTYPES = ("float32", "float16", "bfloat16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool")
 _INPUT = re.compile(r"(?:([A-Za-z_]\w*)=)?([0-9BSbs][0-9BSbsx×*,]*)(?::([a-z0-9]+))?")
 MAX_ELEMENTS = 1 << 50
-"""More than any GPU holds by far; a typing error."""
+"""More than any GPU holds, so a typing error."""
 
 
 @frozen
@@ -20,7 +20,7 @@ class InputSpec:
     """One input.
 
     Attributes:
-        name: As the model's forward or the loss names it; None for a positional one.
+        name: Argument name in the model's forward or the loss; None for a positional one.
         shape: All dimensions, batch first.
         dtype: Name in `torch`.
     """
@@ -31,11 +31,11 @@ class InputSpec:
 
 
 def parse_inputs(texts: Sequence[str], setup: TrainingSetup) -> tuple[InputSpec, ...]:
-    """Read the inputs.
+    """Parse the inputs.
 
     Args:
         texts: "[name=]SHAPE[:dtype]" each; in SHAPE, B is the setup's batch size and S its sequence length.
-        setup: For B and S.
+        setup: Supplies B and S.
 
     Raises:
         TraceError: A text is not an input, or needs a number that the setup lacks.

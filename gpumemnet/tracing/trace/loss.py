@@ -1,4 +1,4 @@
-"""The scalar that is differentiated, where the user's function does not compute it."""
+"""Compute the differentiated scalar if the user's function does not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def step_for(loss: Callable[..., Any] | None, warn: Callable[[str], None]) -> St
 
     Args:
         loss: The user's loss(output, target), or None.
-        warn: Is told each thing that is assumed.
+        warn: Receives each assumption.
     """
 
     def step(model: nn.Module, batch: dict[str, Any], script: Script) -> Tensor:
@@ -43,12 +43,12 @@ def step_for(loss: Callable[..., Any] | None, warn: Callable[[str], None]) -> St
 
 
 def users_step(step: Callable[..., Any]) -> Step:
-    """Wrap the user's step(model, inputs), whose local variables are gone when it returns."""
+    """Wrap the user's step(model, inputs); its local variables are freed when it returns."""
     return lambda model, batch, _: scalar(step(model, batch))
 
 
 def own_loss(output: Any) -> Tensor | None:
-    """Return the loss that the model computed itself, as Hugging Face and torchvision models do; or None."""
+    """Return the loss that the model computed, as in Hugging Face and torchvision models; or None."""
     found = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if isinstance(found, Tensor):
         return found
@@ -61,13 +61,13 @@ def own_loss(output: Any) -> Tensor | None:
 
 
 def default_loss(output: Any, target: Tensor | None, *, tokens: bool, warn: Callable[[str], None]) -> Tensor:
-    """Return cross entropy for class scores, and the mean square for anything else.
+    """Return cross entropy for class scores, and the mean square for other outputs.
 
     Args:
-        output: What the model returned; its first floating point tensor counts.
+        output: The model's output; its first floating point tensor counts.
         target: Classes or values, batch first; None to make one.
-        tokens: Whether the model reads tokens, so that scores are one for each of them.
-        warn: Takes a sentence on what was assumed.
+        tokens: Whether the model reads tokens, so that there is one score per token.
+        warn: Receives a sentence on the assumption.
     """
     scores = _first_float(output)
     if scores is None:

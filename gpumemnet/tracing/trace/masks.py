@@ -1,8 +1,8 @@
-"""How many elements a mask can choose, where the way it was made says it: filled at so many places of zeros.
+"""Bound the number of elements that a mask can choose, if it was made by filling that many places of zeros.
 
-Samplers of detectors choose boxes in this way (torchvision's takes 512 of an image's 2,000). Nothing is NaN or infinite
-in a training that goes well, and a loss has neither diverged nor come to its end: a script that stops for one goes on.
-Of some numbers it is told how many are above zero at most (`positive_at_most`): a detector's labels. What is not
+Detectors' samplers choose boxes this way (torchvision's takes 512 of an image's 2,000). Values are assumed not to be
+NaN or infinite, and a loss to have neither diverged nor converged: a script that stops in that case continues. For some
+numbers, the maximum count above zero is passed in (`positive_at_most`): a detector's labels. Any mask that is not
 followed here may choose everything.
 """
 
@@ -28,24 +28,24 @@ _COMPARED: dict[Any, Callable[[Any, Any], bool]] = {
     aten.lt.Scalar: operator.lt,
     aten.le.Scalar: operator.le,
 }
-"""How a single number of the GPU, a loss or a norm of gradients, is held against a limit."""
+"""Comparisons of a single GPU number, a loss or a norm of gradients, with a limit."""
 _UNLIKE = (aten.ne.Tensor,)
-"""NaN alone is unlike itself."""
+"""Only NaN differs from itself."""
 _KEPT = (
     *(getattr(packet, name) for packet in (aten.any, aten.all) for name in packet.overloads()),
     *(aten.logical_and.default, aten.bitwise_and.Tensor, aten.mul.Tensor),
     *(aten._to_copy.default, aten.clone.default, aten.alias.default, aten.detach.default, aten.view.default),
 )
-"""What they make of a mask that chooses nothing chooses nothing."""
+"""Operators that map a mask that chooses nothing to one that chooses nothing."""
 _UNKNOWN = -10
 _KNOWN = "_rad_at_most"
-"""Attribute of a mask: (elements, version), which counts as long as nothing else has written to the mask."""
+"""Attribute of a mask: (elements, version), valid until another operator writes to the mask."""
 _POSITIVE = "_rad_positive_at_most"
-"""Attribute of numbers: (elements above zero, version), likewise."""
+"""Attribute of numbers: (elements above zero, version), valid likewise."""
 
 
 def at_most(mask: Tensor) -> int:
-    """Return how many elements a mask chooses at most.
+    """Return the maximum number of elements that a mask chooses.
 
     Args:
         mask: Any tensor.
@@ -62,17 +62,17 @@ def nothing(mask: Tensor) -> bool:
 
 
 def positive_at_most(numbers: Tensor, elements: int) -> None:
-    """Note how many elements are above zero at most.
+    """Record the maximum number of elements above zero.
 
     Args:
         numbers: Any tensor.
-        elements: So many.
+        elements: The maximum.
     """
     setattr(numbers, _POSITIVE, (elements, _version(numbers)))
 
 
 def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """Run an operator that makes or fills a mask, and note what it can choose; None for others, which are not run.
+    """Run an operator that makes or fills a mask, and record what it can choose; return None for others, without a run.
 
     Args:
         func: The operator.
@@ -103,12 +103,12 @@ def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
             return None
         before = at_most(args[0])
         func(*args, **kwargs)
-        return _noted(args[0], before + written, later=1)  # the version is raised once we are done
+        return _noted(args[0], before + written, later=1)  # the version is raised afterwards
     return None
 
 
 def _positive(func: Any, args: Any) -> int | None:
-    """Return how many elements are above zero at most, where that is asked of numbers of which it is known."""
+    """Return the maximum number of elements above zero for a comparison with zero, if known."""
     known = getattr(args[0], _POSITIVE, None) if args else None
     if func is not aten.gt.Scalar or known is None or args[1] < 0:
         return None
@@ -132,12 +132,12 @@ def _noted(mask: Any, elements: int, *, later: int = 0) -> tuple[Any]:
 
 
 def _version(mask: Tensor) -> int:
-    """Return how often it was written to, in place; of inference nobody counts it, and nothing is known."""
+    """Return the number of in-place writes; unknown for inference tensors, which do not count them."""
     return _UNKNOWN if mask.is_inference() else mask._version
 
 
 def _places(mask: Tensor, indices: Sequence[Any], *_: Any) -> int | None:
-    """Return at how many places an assignment writes; None where it chooses rows or by a mask."""
+    """Return how many places an assignment writes; None if it chooses rows or uses a mask."""
     if len(indices) != mask.dim() or any(i is None or i.dtype in _MASKS for i in indices):
         return None
     return torch.broadcast_shapes(*(i.shape for i in indices)).numel()

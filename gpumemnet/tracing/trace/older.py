@@ -1,4 +1,4 @@
-"""What newer releases of PyTorch call otherwise, from 2.1 on."""
+"""Differences between releases of PyTorch, from 2.1 on."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_flatten
 
 INIT_CONTEXT = "init_gpu_context" if hasattr(fake_tensor, "init_gpu_context") else "init_cuda_context"
-"""What asks the driver for a context when a fake tensor is made."""
+"""Name of the attribute that requests a context from the driver when a fake tensor is made."""
 META_HANDLERS: dict[Any, Any] = getattr(fake_tensor, "_DISPATCH_META_HANDLERS", {})
-"""Answers that a fake tensor mode gives without dispatching."""
+"""Handlers of a fake tensor mode that do not dispatch."""
 POLLED = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 2)
-"""Whether the end of a storage has to be asked for. Python's weak references to storages of 2.1 are not
-always told of it, and leave objects behind on which the garbage collector crashes."""
+"""Whether the end of a storage must be polled. In 2.1, Python's weak references to storages are not always
+notified, and leave objects behind that crash the garbage collector."""
 
 
 def watched(storage: torch.UntypedStorage, gone: Callable[[Any], None]) -> Any:
-    """Return a weak reference to a storage; keep it for as long as its end is of interest.
+    """Return a weak reference to a storage; keep it while its end is of interest.
 
     Args:
-        storage: What is watched.
-        gone: Is called when it ends; where POLLED, `expired()` of what is returned tells instead.
+        storage: The storage.
+        gone: Called when it ends; if POLLED, call `expired()` of the returned object instead.
     """
     return StorageWeakRef(storage) if POLLED else weakref.ref(storage, gone)
 
 
 def tree_leaves(tree: Any) -> list[Any]:
-    """Return what is in a nest of lists, tuples and dictionaries."""
+    """Return the leaves of nested lists, tuples and dictionaries."""
     return tree_flatten(tree)[0]
 
 
@@ -43,14 +43,14 @@ def grad_scaler(*, enabled: bool) -> Any:
 
 
 def autocast_dtype() -> torch.dtype:
-    """Return what autocast casts to on the GPU."""
+    """Return the type that autocast casts to on the GPU."""
     if hasattr(torch, "get_autocast_dtype"):
         return torch.get_autocast_dtype("cuda")
     return torch.get_autocast_gpu_dtype()
 
 
 def autocast_on() -> bool:
-    """Tell whether autocast is on for the GPU; before 2.4 nothing but that is asked."""
+    """Return whether autocast is on for the GPU; before 2.4 the query always means the GPU."""
     try:
         return bool(torch.is_autocast_enabled("cuda"))
     except TypeError:
@@ -58,25 +58,25 @@ def autocast_on() -> bool:
 
 
 def cudnn_attention_on() -> bool:
-    """Tell whether cuDNN's attention may be taken, which came with 2.5."""
+    """Return whether cuDNN's attention may be used, which came with 2.5."""
     enabled = getattr(torch.backends.cuda, "cudnn_sdp_enabled", None)
     return hasattr(torch.ops.aten, "_scaled_dot_product_cudnn_attention") and bool(enabled and enabled())
 
 
 def reduces_in_half() -> bool:
-    """Tell whether plain attention may add up in 16 bits; before 2.6 it always does."""
+    """Return whether plain attention may sum in 16 bits; before 2.6 it always does."""
     allowed = getattr(torch.backends.cuda, "fp16_bf16_reduction_math_sdp_allowed", None)
     return True if allowed is None else bool(allowed())
 
 
 def destroy(library: torch.library.Library) -> None:
-    """Take back what a library registered; before 2.3 that is done when its last reference goes."""
+    """Unregister a library's kernels; before 2.3 that happens when its last reference goes."""
     if hasattr(library, "_destroy"):
         library._destroy()
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """Tell whether a tensor's elements lie side by side in some order of its dimensions."""
+    """Return whether a tensor's elements are contiguous in some order of its dimensions."""
     names = ("is_non_overlapping_and_dense_or_false", "is_non_overlapping_and_dense")
     newest = next(name for name in names if hasattr(torch._prims_common, name))
     return bool(getattr(torch._prims_common, newest)(tensor))

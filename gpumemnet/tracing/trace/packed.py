@@ -1,7 +1,7 @@
-"""Packed sequences (`pack_padded_sequence`): a trace knows no lengths, so all are taken to be as long as the padding.
+"""Packed sequences (`pack_padded_sequence`): lengths are unknown in a trace, so all are taken as the padded length.
 
-PyTorch keeps how many sequences reach each step in a tensor on the CPU, and reads it; here it says the same number
-everywhere, which is remembered. Source: aten/src/ATen/native/PackedSequence.cpp.
+PyTorch keeps the number of sequences at each step in a CPU tensor, and reads it. Here it is the same number at every
+step, which is remembered. Source: aten/src/ATen/native/PackedSequence.cpp.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EACH = "_rad_each"
 
 
 def value_of(tensor: Tensor) -> int | None:
-    """Return what each element of a tensor is; None if nobody knows.
+    """Return the common value of a tensor's elements; None if unknown.
 
     Args:
         tensor: Any tensor.
@@ -31,7 +31,7 @@ def value_of(tensor: Tensor) -> int | None:
 
 
 def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
-    """Run an operator that takes an element of such a tensor; None for others, which are not run.
+    """Run an operator that takes an element of such a tensor; return None for others, without a run.
 
     Args:
         func: The operator.
@@ -44,7 +44,7 @@ def follow(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
 
 
 def pack(padded: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """Return the steps of all sequences behind each other, and how many sequences reach each step.
+    """Return the concatenated steps of all sequences, and the number of sequences at each step.
 
     Args:
         padded: (steps, batch, ...), or (batch, steps, ...) if `batch_first`.
@@ -92,4 +92,4 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "rnn_tanh.data": partial(_layer, "rnn"),
     "rnn_relu.data": partial(_layer, "rnn"),
 }
-"""In place of PyTorch's own, for tensors on CUDA."""
+"""Replacements of PyTorch's kernels, for tensors on CUDA."""

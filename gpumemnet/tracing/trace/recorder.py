@@ -1,4 +1,4 @@
-"""Every allocation and free of a training step on fake tensors, in the order in which PyTorch would make them."""
+"""Record the allocations and frees of a training step on fake tensors, in PyTorch's order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ too, or a tensor subclass, as fake tensors are."""
 
 
 class _Live:
-    """A storage that is in use; its key changes when it takes over another's block."""
+    """A storage in use; its key changes when it takes over another storage's block."""
 
     __slots__ = ("key", "ref")
 
@@ -34,16 +34,16 @@ class _Live:
 
 
 class Recorder(TorchDispatchMode):
-    """Notes the storages that operators make and lose.
+    """Records the storages that operators make and free.
 
     Attributes:
         events: (key, bytes) for an allocation, (key, None) for a free.
-        phase: What is running: "parameters", "inputs", "forward", "backward", "optimizer".
+        phase: The current phase: "parameters", "inputs", "forward", "backward", "optimizer".
         phase_starts: (number of events then, phase) at each change.
-        phase_of: The phase in which a key was allocated.
-        workspaces: What each workspace key was for.
-        pool: Number of the stream whose pool memory comes from; 0 is the default stream's.
-        pool_of: The pool of each key that is of another stream's.
+        phase_of: The phase in which each key was allocated.
+        workspaces: Purpose of each workspace key.
+        pool: Number of the stream whose pool supplies memory; 0 is the default stream.
+        pool_of: The pool of each key on another stream.
         assumptions: Answers to what fake tensors cannot know, and the warnings about them.
     """
 
@@ -108,12 +108,12 @@ class Recorder(TorchDispatchMode):
         self.phase_starts.append((len(self.events), phase))
 
     def finish(self) -> None:
-        """Record no more: what dies from now on dies with the script."""
+        """Stop recording: later frees come from the end of the script."""
         self._finished = True
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Leave out what is computed meanwhile: it takes no memory of the GPU."""
+        """Skip recording inside: the computation uses no GPU memory."""
         before, self._aside = self._aside, True
         try:
             yield
@@ -121,10 +121,10 @@ class Recorder(TorchDispatchMode):
             self._aside = before
 
     def resized(self, storage: torch.UntypedStorage) -> None:
-        """Note that a storage has another size now: FSDP frees gathered parameters in that way, and makes them anew.
+        """Record a storage's new size: FSDP frees and recreates gathered parameters this way.
 
         Args:
-            storage: Any storage; one that is not on the GPU is left out.
+            storage: Any storage; one that is not on the GPU is ignored.
         """
         live = self._live.get(storage._cdata)
         if live is None or self._finished:
@@ -136,12 +136,12 @@ class Recorder(TorchDispatchMode):
             self.events.append((live.key, storage.nbytes()))
 
     def again(self, start: int, end: int, kept: set[int]) -> dict[int, int]:
-        """Note once more what was made and freed between two events; return the new keys of the old ones.
+        """Repeat the recorded events between two positions; return the new key of each old key.
 
         Args:
             start: Number of events before it.
-            end: And after it.
-            kept: Keys to note although they were not freed; others that were not were made to stay.
+            end: Number of events after it.
+            kept: Keys to repeat although they were not freed; other unfreed keys were made to stay.
         """
         span = self.events[start:end]
         freed = {key for key, n_bytes in span if n_bytes is None}
@@ -157,21 +157,21 @@ class Recorder(TorchDispatchMode):
         return new
 
     def adopt(self, tensor: torch.Tensor, key: int) -> None:
-        """Take a tensor, made aside, for what a key stands for.
+        """Let a tensor that was made in `aside` represent a key.
 
         Args:
-            tensor: Whose storage frees it.
-            key: Of an allocation that was noted.
+            tensor: Its storage frees the key.
+            key: Key of a recorded allocation.
         """
         address = tensor.untyped_storage()._cdata
         self._live[address] = _Live(key, watched(tensor.untyped_storage(), lambda _: self._gone(address)))
 
     def mark(self, tensors: Iterable[torch.Tensor | None], purpose: str) -> None:
-        """Note what tensors are for, where the phase of their allocation does not tell.
+        """Record the purpose of tensors where the phase of their allocation does not show it.
 
         Args:
-            tensors: The tensors; what is None or elsewhere is left out.
-            purpose: What they are for.
+            tensors: The tensors; None and tensors elsewhere are ignored.
+            purpose: The purpose.
         """
         for tensor in (None if each is None else local(each) for each in tensors):
             key = self.key_of(tensor) if tensor is not None and on_cuda(tensor) else None
@@ -179,7 +179,7 @@ class Recorder(TorchDispatchMode):
                 self._marked[key] = purpose
 
     def purposes(self) -> dict[int, str]:
-        """Return what each key was for: parameters, gradients, optimizer, activations or workspace."""
+        """Return the purpose of each key: parameters, gradients, optimizer, activations or workspace."""
         by_phase = {"parameters": "parameters", "inputs": "activations", "forward": "activations"}
         return {key: by_phase.get(phase, "workspace") for key, phase in self.phase_of.items()} | self._marked
 
@@ -215,7 +215,7 @@ class Recorder(TorchDispatchMode):
             self._freed(key)
 
     def _sweep(self) -> None:
-        """Hear of storages that ended since the last time, where nothing tells of it; a sum's first operand first."""
+        """Record storages that ended since the last call, where nothing notifies; a sum's first operand comes first."""
         ended = [address for address, live in self._live.items() if live.ref.expired()]
         first = None if self._pending_sum is None else self._pending_sum[1]
         for address in sorted(ended, key=lambda each: self._live[each].key != first):
@@ -245,7 +245,7 @@ class Recorder(TorchDispatchMode):
     def _freed(self, key: int) -> None:
         pending, self._pending_sum = self._pending_sum, None
         if pending is not None and pending[1:] == (key, len(self.events)):
-            # The first operand died as soon as the sum was made: PyTorch would have added in place.
+            # The first operand died right after the sum: PyTorch would have added in place.
             self.events.pop()
             pending[0].key = key
         else:

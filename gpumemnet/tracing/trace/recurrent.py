@@ -1,9 +1,9 @@
-"""Recurrent layers as cuDNN runs them: one call, one output, one reserve that backward needs.
+"""Recurrent layers as run by cuDNN: one call, one output, one reserve that backward needs.
 
-PyTorch's meta kernel for `_cudnn_rnn` gives the reserve no size (only cuDNN knows it), so the call is an autograd
-function of our own here. What cuDNN keeps from forward to backward, and what workspace it takes in each of them, was
-fitted to 34 runs on an H200: the median error of the peak is 7 % for LSTM and plain layers and 3 % for GRU. The
-numbers are in rules/rules.csv ("cudnn-rnn-trace").
+PyTorch's meta kernel for `_cudnn_rnn` gives the reserve no size (only cuDNN knows it), so the call is a separate
+autograd function here. The reserve that cuDNN keeps from forward to backward, and its workspace in each, were fitted to
+34 runs on an H200: the median error of the peak is 7 % for LSTM and plain layers and 3 % for GRU. The numbers are in
+rules/rules.csv ("cudnn-rnn-trace").
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gpumemnet.gpu_memory.rules import numbers
 from gpumemnet.tracing.trace.older import autocast_dtype, autocast_on
 
 PERCENT = 100
-"""The table writes values per unit in percent, as whole numbers."""
+"""The table has values per unit in percent, as whole numbers."""
 
 
 class _CudnnRnn(torch.autograd.Function):
@@ -48,7 +48,7 @@ class _CudnnRnn(torch.autograd.Function):
         _bytes(x, ctx.workspace)
         grad_x = torch.empty_like(x) if ctx.needs_input_grad[4] else None
         grad_states = [torch.empty_like(s) for s in states]
-        # cuDNN writes all weight gradients into one buffer; PyTorch hands out views of it.
+        # cuDNN writes all weight gradients into one buffer; PyTorch returns views of it.
         buffer = x.new_empty(sum(w.numel() for w in weights))
         grad_weights, start = [], 0
         for weight in weights:
@@ -73,14 +73,14 @@ def run(
     bidirectional: bool,
     batch_first: bool = False,
 ) -> tuple[Tensor, ...]:
-    """torch.lstm, torch.gru, torch.rnn_tanh and torch.rnn_relu; their arguments follow the kind.
+    """Run torch.lstm, torch.gru, torch.rnn_tanh or torch.rnn_relu; their arguments follow the kind.
 
     Args:
-        kind: "lstm", "gru" or "rnn", as the table of rules has it.
+        kind: "lstm", "gru" or "rnn", as in the table of rules.
         x: Input, (steps, batch, features), or (batch, steps, features) if `batch_first`.
         hx: First states, each (layers * directions, batch, hidden); two of an LSTM.
         params: Flat list of weights and biases, layer by layer.
-        has_biases: Whether there are biases among them.
+        has_biases: Whether `params` includes biases.
         num_layers: Layers.
         dropout: Between layers; its mask is not counted.
         train: Whether it trains.
@@ -92,7 +92,7 @@ def run(
         dtype = autocast_dtype()
         x, states, params = x.to(dtype), tuple(s.to(dtype) for s in states), [p.to(dtype) for p in params]
     if batch_first:
-        # cuDNN wants time first; PyTorch copies there and back.
+        # cuDNN requires time first; PyTorch copies before and after.
         x = x.transpose(0, 1).contiguous()
     result: tuple[Tensor, ...] = _CudnnRnn.apply(
         kind, num_layers, 2 if bidirectional else 1, batch_first, x, *states, *params

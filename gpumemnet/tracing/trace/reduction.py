@@ -13,7 +13,7 @@ def buffer_bytes(x: Tensor, dims: Sequence[int] | None) -> int:
     """Return the size of the buffer for reducing `x` over `dims` (None or empty: all).
 
     Args:
-        x: What is reduced.
+        x: Tensor to reduce.
         dims: The dimensions; None or empty for all.
     """
     reduced = {d % x.dim() for d in dims} if dims else set(range(x.dim()))

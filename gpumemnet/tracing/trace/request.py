@@ -1,4 +1,4 @@
-"""Memory that a kernel takes beyond its outputs."""
+"""Memory that a kernel uses beyond its outputs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from gpumemnet.records import frozen
 
 @frozen
 class Request:
-    """Memory that an operator takes for itself.
+    """Temporary memory of an operator.
 
     Attributes:
-        n_bytes: How much.
-        after_output: Index of the output that is made just before; None for the last one.
-        throughout: Taken before the first output, given back at the end: a copy of an argument.
-        what: Why, for those who study a trace.
+        n_bytes: Size in bytes.
+        after_output: Index of the output made just before; None for the last one.
+        throughout: Allocated before the first output and freed at the end: a copy of an argument.
+        what: Purpose, for analysis of a trace.
     """
 
     n_bytes: int

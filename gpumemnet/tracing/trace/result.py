@@ -1,4 +1,4 @@
-"""What a trace says about a training job's GPU memory."""
+"""GPU memory of a training job as found by a trace."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from gpumemnet.records import frozen
 from gpumemnet.units import MIB
 
 DOUBT_FIXED_BYTES = 16 * MIB
-"""Some small segments more or less."""
+"""A few small segments more or less."""
 DOUBT_SHARE = 0.03
 MARGIN_FACTOR = 1.58
-"""The 99 % conformal quantile of error over doubt on 260 measured runs of real models that are not held out: 135 drawn
-at random (seed 2027 of gpumemnet/learning/dataset/real_draw.py), and 125 of bench/estimator/allocator_history.py,
-mostly convolutional."""
+"""The 99 % conformal quantile of error over `doubt_bytes` on 260 measured runs of real models that are not held out:
+135 drawn at random (seed 2027 of gpumemnet/learning/dataset/real_draw.py), and 125 of
+bench/estimator/allocator_history.py, mostly convolutional."""
 QUANTILE_FACTORS = (
     (0.8, 0.156),
     (0.85, 0.213),
@@ -27,28 +27,28 @@ QUANTILE_FACTORS = (
     (0.98, 1.405),
     (0.99, MARGIN_FACTOR),
 )
-"""Conformal quantiles of error over doubt, by share of jobs: on one run, drawn at random, of each of 108 real names
-that are not held out (`bench/estimator/trace_accuracy.py --names --seed 2027`). At 99 % they say 1.555; the larger
-sample's is kept."""
+"""Conformal quantiles of error over `doubt_bytes`, by share of jobs: on one run, drawn at random, of each of 108 real
+names that are not held out (`bench/estimator/trace_accuracy.py --names --seed 2027`). At 99 % they give 1.555; the
+larger sample's is kept."""
 
 PURPOSES = ("parameters", "gradients", "optimizer", "activations")
 
 
 @frozen
 class TracedMemory:
-    """Peaks of a traced training job, without the process' own base (CUDA context and libraries).
+    """Peaks of a traced training job, without the process' base (CUDA context and libraries).
 
     Attributes:
         allocated_peak_bytes: As `torch.cuda.max_memory_allocated()`.
         reserved_peak_bytes: As `torch.cuda.max_memory_reserved()`; base plus this is what nvidia-smi shows.
-        breakdown_bytes: Where the reserved bytes belong at the peak, with the keys of `rad-estimate --json` but "base":
+        breakdown_bytes: Reserved bytes at the peak by purpose, with the keys of `rad-estimate --json` except "base":
             parameters, gradients, optimizer, activations, and workspace (all else: temporaries, rounding, cache).
         parameters: Number of parameters (elements).
-        margin_bytes: What the calibrated bound adds to base + reserved_peak_bytes: exceeded by at most 1 % of jobs.
+        margin_bytes: Added to base + reserved_peak_bytes for the calibrated bound, which at most 1 % of jobs exceed.
         convolution_bytes: The largest workspace of one convolution.
-        uses_cudnn: Whether convolutions run, whose library adds to the process' base.
-        family: Kind of network, from the modules that ran.
-        warnings: One sentence for each thing that was assumed.
+        uses_cudnn: Whether convolutions run; their library adds to the process' base.
+        family: Kind of network, determined from the modules that ran.
+        warnings: One sentence for each assumption.
     """
 
     allocated_peak_bytes: int
@@ -63,12 +63,12 @@ class TracedMemory:
 
 
 def breakdown(events: Sequence[Event], purpose_of: Mapping[int, str], peaks: Peaks) -> dict[str, int]:
-    """Return what was allocated at the peak, by purpose; "workspace" is the rest of what is reserved.
+    """Return the allocated bytes at the peak, by purpose; "workspace" is the rest of the reserved memory.
 
     Args:
-        events: As recorded.
+        events: The recorded events.
         purpose_of: Purpose of each key; keys of other purposes count as workspace.
-        peaks: Of the same events.
+        peaks: Peaks of the same events.
     """
     live: dict[int, int] = {}
     for key, n_bytes in events[: peaks.allocated_peak_event + 1]:
@@ -86,17 +86,17 @@ def breakdown(events: Sequence[Event], purpose_of: Mapping[int, str], peaks: Pea
 
 
 def margin_bytes(reserved_bytes: int, convolution_bytes: int) -> int:
-    """Return what the bound adds to the estimate: a multiple of how far off the trace may reasonably be.
+    """Return the margin of the bound above the estimate: a multiple of the plausible error of the trace.
 
     Args:
-        reserved_bytes: As simulated; how blocks are split can go either way by a few per cent.
-        convolution_bytes: The largest workspace of a convolution; cuDNN may take a kernel that needs more.
+        reserved_bytes: Simulated bytes; block splitting can change them by a few per cent either way.
+        convolution_bytes: The largest workspace of a convolution; cuDNN may choose a kernel that needs more.
     """
     return int(MARGIN_FACTOR * doubt_bytes(reserved_bytes, convolution_bytes))
 
 
 def quantile_bytes(reserved_bytes: int, convolution_bytes: int) -> tuple[tuple[float, int], ...]:
-    """Return what to add to the estimate so that each share of jobs stays below, up to the bound's.
+    """Return the margin above the estimate for each share of jobs, up to the bound's share.
 
     Args:
         reserved_bytes: As for `margin_bytes`.
@@ -107,5 +107,5 @@ def quantile_bytes(reserved_bytes: int, convolution_bytes: int) -> tuple[tuple[f
 
 
 def doubt_bytes(reserved_bytes: int, convolution_bytes: int) -> int:
-    """Return the size of an error that would be no surprise; arguments as for `margin_bytes`."""
+    """Return the plausible size of an error; arguments as for `margin_bytes`."""
     return DOUBT_FIXED_BYTES + int(DOUBT_SHARE * reserved_bytes) + convolution_bytes

@@ -1,4 +1,4 @@
-"""One traced training: build, move, run, and what came of it."""
+"""Run one traced training: build, move, train, and collect the result."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Trace:
 
     Attributes:
         events: Allocations and frees in order.
-        purpose_of: What each key was for: parameters, gradients, optimizer, activations or workspace.
-        phase_starts: (number of events then, phase) where inputs, forward, backward and optimizer begin.
-        workspaces: What each workspace key was for, for those who study a trace.
-        pool_of: The stream whose pool a key is of; keys that are not there are of the default stream's.
+        purpose_of: Purpose of each key: parameters, gradients, optimizer, activations or workspace.
+        phase_starts: (number of events then, phase) at the start of inputs, forward, backward and optimizer.
+        workspaces: Purpose of each workspace key, for analysis.
+        pool_of: The stream whose pool a key belongs to; missing keys belong to the default stream.
         parameters: Number of parameters.
         family: Kind of network.
-        warnings: What was assumed.
+        warnings: The assumptions.
     """
 
     events: tuple[Event, ...]
@@ -52,7 +52,7 @@ class Trace:
     pool_of: Mapping[int, int] = field(default_factory=dict)
 
     def uses_cudnn(self) -> bool:
-        """Tell whether a convolution or cuDNN's attention ran."""
+        """Return whether a convolution or cuDNN's attention ran."""
         return any(
             isinstance(what, Convolution) or what == CUDNN_ATTENTION for what in self.workspaces.values()
         )
@@ -76,11 +76,11 @@ def record(
     """Build a model and train it for a few steps on fake tensors.
 
     Args:
-        make: Builds the model; runs on the CPU with weights left unfilled.
+        make: Builds the model on the CPU with unfilled weights.
         specs: The inputs.
-        setup: How it is trained.
+        setup: The training setup.
         step: Computes the loss; None for the target's step or loss.
-        steps: How often.
+        steps: Number of steps.
 
     Raises:
         TraceError: The model does not run on these inputs.
@@ -137,7 +137,7 @@ def _tensor(spec: InputSpec, half: torch.dtype | None) -> Tensor:
 
 
 def family_of(model: nn.Module) -> Family:
-    """Tell the kind of network from its modules."""
+    """Return the kind of network, from its modules."""
     kinds = {type(module).__name__.lower() for module in model.modules()}
     if any("attention" in kind or "attn" in kind for kind in kinds):
         return Family.TRANSFORMER

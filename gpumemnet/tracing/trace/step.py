@@ -1,4 +1,4 @@
-"""The training loop that is traced: as any plain PyTorch script has it."""
+"""The traced training loop, the same as in a plain PyTorch script."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from gpumemnet.tracing.trace.recorder import Recorder
 from gpumemnet.training import TrainingSetup
 
 STEPS = 3
-"""The optimizer's states are made by the first step; the second has the full peak, and the third its fragmentation."""
+"""The first step creates the optimizer's states; the second has the full peak, and the third its fragmentation."""
 
 OptimizerFactory = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
 
 @dataclass
 class Script:
-    """The variables of a training script: what a step leaves behind lives until the next one replaces it.
+    """Variables of a training script: a step's results live until the next step replaces them.
 
     Attributes:
         output: The model's output.
@@ -35,19 +35,19 @@ class Script:
 
 
 Step = Callable[[nn.Module, dict[str, Any], Script], Tensor]
-"""Runs the model on a batch, leaves the output in the script, and returns the loss."""
+"""Runs the model on a batch, stores the output in the script, and returns the loss."""
 
 
 @frozen
 class Training:
-    """What is trained.
+    """A training to trace.
 
     Attributes:
         model: On the pretended device.
         batch: Inputs on the pretended device, by name; positional ones under their index.
-        step: Computes the loss.
-        optimizer: Makes the optimizer.
-        setup: For the precision.
+        step: Function that computes the loss.
+        optimizer: Function that makes the optimizer.
+        setup: Supplies the precision.
     """
 
     model: nn.Module
@@ -58,7 +58,7 @@ class Training:
 
 
 def optimizer_of(setup: TrainingSetup, **how: Any) -> OptimizerFactory:
-    """Return PyTorch's optimizer of that name with its defaults, or with `how` as well."""
+    """Return a factory of PyTorch's optimizer of that name with its defaults, or with `how` as well."""
     rate = 1e-4
     makers: dict[str, OptimizerFactory] = {
         Optimizer.SGD: lambda p: torch.optim.SGD(p, lr=rate, **how),
@@ -74,13 +74,13 @@ def optimizer_of(setup: TrainingSetup, **how: Any) -> OptimizerFactory:
 def run(training: Training, recorder: Recorder, *, steps: int = STEPS) -> None:
     """Train for a few steps under an active recorder.
 
-    The output and the loss of one step live until the next step replaces them, which is when they meet its
-    activations, as in the loops of PyTorch's tutorials.
+    The output and the loss of a step live until the next step replaces them, so they coexist with its activations, as
+    in the loops of PyTorch's tutorials.
 
     Args:
-        training: What to train.
-        recorder: Hears of each phase.
-        steps: How often.
+        training: The training.
+        recorder: Notified of each phase.
+        steps: Number of steps.
     """
     model, amp = training.model, training.setup.precision is Precision.AMP
     optimizer = training.optimizer(model.parameters())

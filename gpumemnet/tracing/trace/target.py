@@ -1,4 +1,4 @@
-"""What the user's `pkg.mod:name` stands for: a model, and if given a loss, a step and an optimizer."""
+"""Load the object that the user's `pkg.mod:name` names: a model, and optionally a loss, a step and an optimizer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gpumemnet.tracing.trace import hugging_face
 
 @frozen
 class Target:
-    """What was built.
+    """Model and training functions built from the user's object.
 
     Attributes:
         model: An nn.Module on the CPU.
@@ -35,7 +35,7 @@ KEYS = ("model", "loss", "step", "optimizer")
 
 
 def find(spec: str) -> Any:
-    """Import what `spec` names.
+    """Import the object that `spec` names.
 
     Raises:
         TraceError: There is no such module, file or name, or importing it fails.
@@ -58,11 +58,11 @@ def find(spec: str) -> Any:
 
 
 def build(found: Any, spec: str) -> Target:
-    """Make the model: call the function, or take the module itself.
+    """Make the model: call the function, or use the module itself.
 
     Args:
         found: A function or a module.
-        spec: As the user named it, for messages.
+        spec: The name as typed by the user, for messages.
 
     Raises:
         TraceError: The function fails or returns something else.
@@ -90,7 +90,7 @@ def build(found: Any, spec: str) -> Target:
 
 
 def _said(exc: BaseException) -> str:
-    """One line of what an exception says."""
+    """Return an exception's message in one line."""
     text = " ".join(str(exc).split())
     return f"{type(exc).__name__}: {text[:300]}" if text else type(exc).__name__
 
@@ -107,7 +107,7 @@ def _from_file(path: Path) -> Any:
     if spec is None or spec.loader is None or not path.is_file():
         raise FileNotFoundError(f"no such file: {path}")
     module = importlib.util.module_from_spec(spec)
-    # Its own folder first, as `python path/to/file.py` has it.
+    # The file's folder first, as for `python path/to/file.py`.
     sys.path.insert(0, str(path.resolve().parent))
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)

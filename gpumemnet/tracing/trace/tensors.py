@@ -1,4 +1,4 @@
-"""What a tensor is, where one on the GPU is a fake one, and a sharded one holds another."""
+"""Classify tensors where one on the GPU is a fake one, and a sharded one holds another."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def on_cuda(tensor: Any) -> bool:
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the part of a sharded tensor that this rank holds; any other tensor as it is."""
+    """Return this rank's part of a sharded tensor; any other tensor unchanged."""
     return getattr(tensor, "_local_tensor", tensor)
 
 
 def unfolds(types: Any) -> bool:
-    """Tell whether an operator is about tensors that hold others, as sharded ones do: it is made of operators on those.
+    """Return whether an operator is on tensors that hold others (sharded ones), so that it runs operators on those.
 
     Args:
-        types: As `__torch_dispatch__` is given them; a mode then answers NotImplemented, and meets what it is made of.
+        types: Argument of `__torch_dispatch__`; if True, a mode returns NotImplemented and gets the inner operators.
     """
     return any(hasattr(kind, "__tensor_flatten__") for kind in types)

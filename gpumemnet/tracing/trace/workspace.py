@@ -1,4 +1,4 @@
-"""Memory that CUDA kernels take beyond their outputs: library workspaces, casts and copies inside an operator."""
+"""Memory that CUDA kernels use beyond their outputs: library workspaces, casts and copies inside an operator."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ REDUCTIONS = {
     aten.amax.default: 1,
     aten.amin.default: 1,
 }
-"""Reductions by PyTorch's own kernel, with the position of the argument that names the dimensions."""
+"""Reductions by PyTorch's kernel, with the position of the argument that names the dimensions."""
 
 
 FEW_INDICES = 3072
-"""Up to here the gradient of an embedding is added up without sorting (aten/src/ATen/native/cuda/Embedding.cu)."""
+"""Up to this count the gradient of an embedding is summed without sorting (aten/src/ATen/native/cuda/Embedding.cu)."""
 ROWS_PER_THREAD, WARP = 10, 32
 
 
 def softmax_backward(args: Any, out: torch.Tensor) -> int:
-    """The product of gradient and output comes first (aten/src/ATen/native/cuda/SoftMax.cu).
+    """Return the product of gradient and output, made first (aten/src/ATen/native/cuda/SoftMax.cu).
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     grad, output = args[:2]
     return grad.numel() * torch.promote_types(grad.dtype, output.dtype).itemsize
 
 
 def embedding_backward(args: Any, out: torch.Tensor) -> int:
-    """Rows of sorted indices are added up in parts, in fp32 (.../cuda/EmbeddingBackwardKernel.cu).
+    """Return the partial sums of sorted index rows, in fp32 (.../cuda/EmbeddingBackwardKernel.cu).
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     indices = args[1].numel()
     if indices <= FEW_INDICES:
@@ -65,11 +65,11 @@ def embedding_backward(args: Any, out: torch.Tensor) -> int:
 
 
 def cudnn_attention(args: Any, out: Any) -> int:
-    """Nothing, but its library adds to the process' base.
+    """Return 0; only cuDNN's library adds to the process' base.
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     return 0
 
@@ -79,7 +79,7 @@ def cudnn_attention_backward(args: Any, out: Any) -> int:
 
     Args:
         args: Positional arguments of the operator.
-        out: What it returned.
+        out: Its result.
     """
     query = args[1]
     return 4 * (query.numel() + query.numel() // query.shape[-1])
@@ -92,21 +92,21 @@ _SCRATCH: dict[str, Callable[[Any, Any], int]] = {
     "_scaled_dot_product_cudnn_attention_backward": cudnn_attention_backward,
 }
 SCRATCH = {getattr(aten, name).default: takes for name, takes in _SCRATCH.items() if hasattr(aten, name)}
-"""Workspaces of other operators, taken once their outputs are made; PyTorch before 2.5 has no cuDNN attention."""
+"""Workspaces of other operators, allocated after their outputs; PyTorch before 2.5 has no cuDNN attention."""
 CUDNN_ATTENTION = "_scaled_dot_product_cudnn_attention.default"
 
 
 class Workspaces:
-    """Looks up an operator's workspace and what a library keeps."""
+    """Finds the workspaces of operators and libraries."""
 
     def __init__(self) -> None:
         self._cublas = numbers.of("cublas")
         self._kept: set[tuple[str, str]] = set()
 
     def kept(self, func: Any, args: Any, phase: str) -> list[int]:
-        """Return what libraries take now and keep: a workspace for each of cuBLAS and cuBLASLt in each thread.
+        """Return the workspaces that libraries allocate now and keep: one per thread for each of cuBLAS and cuBLASLt.
 
-        Backward runs in a thread of its own, which has its own handles and workspaces.
+        Backward runs in a separate thread with separate handles and workspaces.
 
         Args:
             func: The operator.
@@ -118,32 +118,32 @@ class Workspaces:
         thread = "backward" if phase == "backward" else "main"
         needed = {"cublas": self._cublas["handle_workspace"]}
         if func is aten.addmm.default and _has_epilogue(*args[:3]):
-            # A cuBLASLt handle is a cuBLAS handle with a workspace more.
+            # A cuBLASLt handle is a cuBLAS handle with an additional workspace.
             needed["cublaslt"] = self._cublas["lt_handle_workspace"]
         new = [library for library in needed if (library, thread) not in self._kept]
         self._kept.update((library, thread) for library in new)
         return [needed[library] for library in new]
 
     def order(self, func: Any, args: Any, outputs: int) -> Sequence[int]:
-        """Return the places of an operator's outputs in the order in which it allocates them.
+        """Return the positions of an operator's outputs in the order of their allocation.
 
         Args:
             func: The operator.
             args: Its positional arguments.
-            outputs: How many outputs it has.
+            outputs: Number of outputs.
         """
         if func is aten.convolution_backward.default and convolution.weight_first(args):
             return 1, 0, 2
         return (1, 0) if func is aten.native_dropout.default else range(outputs)
 
     def of(self, func: Any, args: Any, kwargs: dict[str, Any], out: Any) -> list[Request]:
-        """Return what the operator allocates and frees again beside its outputs.
+        """Return what the operator allocates and frees in addition to its outputs.
 
         Args:
             func: The operator.
             args: Its positional arguments.
             kwargs: Its arguments by name.
-            out: What it returned.
+            out: Its result.
         """
         if func is aten.convolution.default:
             return convolution.forward(args, out)
@@ -160,5 +160,5 @@ class Workspaces:
 
 
 def _has_epilogue(bias: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Tell whether a product with a bias is one cuBLASLt call (addmm_out_cuda_impl in aten/.../cuda/Blas.cpp)."""
+    """Return whether a product with a bias is one cuBLASLt call (addmm_out_cuda_impl in aten/.../cuda/Blas.cpp)."""
     return bias.dim() == 1 and bias.is_contiguous() and b.shape[0] > 1 and b.shape[1] > 1

@@ -26,7 +26,7 @@ class RMSNorm(nn.Module):
 
 
 def norm(arch: dict[str, Any]) -> nn.Module:
-    """Return the norm that the architecture uses."""
+    """Return the norm of the architecture."""
     return RMSNorm(arch["dim"]) if arch["norm"] == "rms" else nn.LayerNorm(arch["dim"])
 
 
@@ -69,7 +69,7 @@ class Attention(nn.Module):
 
         Args:
             x: (batch, length, width).
-            memory: What is attended to, (batch, other length, width); None for `x`.
+            memory: Sequence to attend to, (batch, other length, width); None for `x`.
         """
         source = x if memory is None else memory
         if self.joint and memory is None:
@@ -108,7 +108,7 @@ class Attention(nn.Module):
 
 
 class TorchAttention(nn.Module):
-    """PyTorch's own nn.MultiheadAttention behind the same call."""
+    """PyTorch's nn.MultiheadAttention with the same call."""
 
     def __init__(self, arch: dict[str, Any], causal: bool) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class TorchAttention(nn.Module):
 
         Args:
             x: (batch, length, width).
-            memory: What is attended to, (batch, other length, width); None for `x`.
+            memory: Sequence to attend to, (batch, other length, width); None for `x`.
         """
         source = x if memory is None else memory
         mask = None
@@ -147,7 +147,7 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(arch["dropout"])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transform each token by itself."""
+        """Transform each token separately."""
         y = self.act(self.gate(x)) * self.fc1(x) if self.gated else self.act(self.fc1(x))
         out: Tensor = self.dropout(self.fc2(y))
         return out
@@ -172,7 +172,7 @@ class Block(nn.Module):
 
         Args:
             x: (batch, length, width).
-            memory: What is attended to, (batch, other length, width); None for `x`.
+            memory: Sequence to attend to, (batch, other length, width); None for `x`.
         """
         if self.pre:
             x = x + self.dropout(self.attn(self.norm1(x)))

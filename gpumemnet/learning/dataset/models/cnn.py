@@ -55,7 +55,7 @@ def draw(d: Draw, style: str) -> Drawn:
 
 
 def _downsampled(arch: dict[str, Any]) -> list[bool]:
-    """Return for each layer whether it halves the image: `stages` times, evenly, never below 4 pixels."""
+    """Return whether each layer halves the image: `stages` times, evenly, never below 4 pixels."""
     depth, stages = len(arch["widths"]), arch["stages"]
     every = max(1, depth // (stages + 1))
     size, left, flags = arch["size"] // arch["stem_stride"], stages, []
@@ -68,7 +68,7 @@ def _downsampled(arch: dict[str, Any]) -> list[bool]:
 
 
 def _count(arch: dict[str, Any]) -> tuple[float, float]:
-    """Return roughly how many elements a sample leaves for backward, and how many parameters there are."""
+    """Return the rough number of elements that a sample leaves for backward, and of parameters."""
     size = arch["size"] / arch["stem_stride"]
     channels, elements, params = arch["channels"], arch["size"] ** arch["dims"] * arch["channels"], 0.0
     per_layer = 1 + (arch["norm"] != "none") + (not arch["activation"].endswith("inplace"))
@@ -81,7 +81,7 @@ def _count(arch: dict[str, Any]) -> tuple[float, float]:
 
 
 class ConvNet(nn.Module):
-    """Features, pooling and a classifier, as torchvision's VGG and AlexNet are laid out."""
+    """Features, pooling and a classifier, in the layout of torchvision's VGG and AlexNet."""
 
     def __init__(self, arch: dict[str, Any]) -> None:
         super().__init__()

@@ -51,17 +51,17 @@ def widths(style: str, first: int, depth: int, *, growing: bool, low: int, high:
         raw = [first * (0.2 + 0.8 * abs(2 * i / last - 1)) for i in range(depth)]
     else:
         raw = [float(first)] * depth
-    # Multiples of 8 as in practice, except below 16.
+    # Multiples of 8, as is common, except below 16.
     return [min(high, max(low, int(w) if w < 16 else int(w) // 8 * 8)) for w in raw]
 
 
 def run_blocks(blocks: Iterable[nn.Module], x: Tensor, checkpointing: bool, *more: Any) -> Tensor:
-    """Run blocks one after the other, each recomputed in backward if asked.
+    """Run blocks in order, with recomputation of each in backward if requested.
 
     Args:
         blocks: In order.
-        x: Input of the first, of the shape that it takes.
-        checkpointing: Whether each is run again in backward.
+        x: Input of the first block.
+        checkpointing: Whether each is recomputed in backward.
         more: Further arguments of every block.
     """
     for block in blocks:

@@ -60,7 +60,7 @@ class Recommender(nn.Module):
         self.head = nn.Linear(arch["top"][-1], 1)
 
     def forward(self, dense: Tensor, categories: Tensor) -> Tensor:
-        """Return one score a sample.
+        """Return one score per sample.
 
         Args:
             dense: Numbers, (batch, features).
@@ -90,7 +90,7 @@ def build(style: str, arch: dict[str, Any]) -> nn.Module:
 
 
 def inputs(arch: dict[str, Any]) -> tuple[TensorSpec, ...]:
-    """Return the shapes of the inputs: dense features and one index a table."""
+    """Return the shapes of the inputs: dense features and one index per table."""
     return (
         TensorSpec(kind="float", shape=(arch["dense"],)),
         TensorSpec(kind="int", shape=(arch["tables"],), high=arch["rows"]),

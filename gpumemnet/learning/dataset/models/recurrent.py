@@ -44,7 +44,7 @@ def draw(d: Draw, style: str) -> Drawn:
 
 
 def saved_elements(style: str, arch: dict[str, Any]) -> float:
-    """Return roughly how many elements one sample leaves for backward (cuDNN keeps gates and cells itself).
+    """Return the rough number of elements that one sample leaves for backward (cuDNN keeps gates and cells itself).
 
     Args:
         style: Style that was drawn.

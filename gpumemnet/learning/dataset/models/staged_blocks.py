@@ -1,4 +1,4 @@
-"""The blocks that networks of stages are made of."""
+"""Blocks of networks with stages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gpumemnet.learning.dataset.models.layers import activation
 
 
 class ConvNormAct(nn.Sequential):
-    """Convolution, batch norm and, unless told otherwise, an activation."""
+    """Convolution, batch norm and, by default, an activation."""
 
     def __init__(
         self, width: int, out: int, kernel: int, act: str | None, stride: int = 1, groups: int = 1
@@ -106,7 +106,7 @@ class InvertedResidual(nn.Module):
 
 
 class Inception(nn.Module):
-    """Four branches side by side, concatenated."""
+    """Four parallel branches, concatenated."""
 
     def __init__(self, width: int, out: int, arch: dict[str, Any]) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ from gpumemnet.learning.dataset.models.staged_blocks import (
 STYLES = ("residual", "residual_bottleneck", "dense", "inverted_residual", "inception", "convnext")
 LOSS = "cross_entropy"
 
-# Elements kept for backward per block, as multiples of (width x pixels): inputs of convolutions, norms, activations.
+# Elements kept for backward per block, in units of (width x pixels): inputs of convolutions, norms, activations.
 KEPT = {
     "residual": 6.0,
     "residual_bottleneck": 11.0,

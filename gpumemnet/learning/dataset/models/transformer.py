@@ -1,4 +1,4 @@
-"""Transformers (thesis Table 5.6): encoder, decoder, encoder-decoder, ViT, windowed ViT, and PyTorch's own layers."""
+"""Transformers (thesis Table 5.6): encoder, decoder, encoder-decoder, ViT, windowed ViT, and PyTorch's layers."""
 
 from __future__ import annotations
 

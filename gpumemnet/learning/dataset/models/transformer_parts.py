@@ -1,4 +1,4 @@
-"""The networks that transformer.py draws."""
+"""Networks that transformer.py draws."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LanguageModel(nn.Module):
         self.norm = norm(arch)
         classes = arch["vocab"] if arch["task"] == "tokens" else arch["classes"]
         if arch["tied"] and arch["task"] == "tokens":
-            # Made without memory of its own, so that no freed block is left behind where models are built on the GPU.
+            # Made without separate memory, so that no freed block remains where models are built on the GPU.
             self.head = nn.Linear(arch["dim"], classes, bias=False, device="meta")
             self.head.weight = self.embed.weight
         else:

@@ -1,1 +1,1 @@
-"""Model summary texts to ModelSummary records, one module a format."""
+"""Parsers from model summary texts to ModelSummary records, one module per format."""

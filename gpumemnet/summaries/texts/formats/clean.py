@@ -1,7 +1,7 @@
-"""Take a summary out of what a terminal, a launcher or a logger put around it.
+"""Extract a summary from the output of a terminal, a launcher or a logger.
 
-A summary is often saved by redirecting a whole run. Everything here keeps the number of lines, so that messages name
-the line of the file that the user sees; a clean text comes back as it is.
+A summary is often saved by redirecting a whole run. The number of lines is kept, so that messages name the line of the
+user's file; a clean text is returned unchanged.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import re
 from gpumemnet.summaries.texts.formats.prefixes import ROOT, without_prefixes
 
 _ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])"
-"""Colours, cursor movements and window titles (ECMA-48: CSI, OSC and two-character sequences). This pattern and others
-that few texts need are compiled when they are needed."""
+"""Colours, cursor movements and window titles (ECMA-48: CSI, OSC and two-character sequences). This and other rarely
+used patterns are compiled when first needed."""
 
 _TAG = r"</?[a-z][^<>]{0,300}>"
 _UNSEEN = (("\xa0", " "), ("\u200b", ""), ("\ufeff", ""), ("\x07", ""), ("\x08", ""), ("\x0f", ""))
-"""Blanks of web pages, and what terminals do not show."""
+"""Blanks of web pages, and characters that terminals do not show."""
 CHILD = re.compile(r"^\s+\([^()]{1,80}\): ")
 """A module inside another, as `print(model)` shows it."""
 _LOGICAL = re.compile(r"^\s*\([^()]{1,80}\): |^\s+\)")
 _COUNT_TAIL = r"^[\d, ]*(?:params|arams|rams|ams|ms|s)$"
-"""The rest of ", 1,234 params", which annotated trees put behind each line."""
+"""The rest of ", 1,234 params", which annotated trees put at the end of each line."""
 _RULE = re.compile(r"^[=_━─┏┓┗┛┳┻┡┩╇┼┴└┘├┤┬╋+ -]+$")
 _ROW = re.compile(r"^[│|+ \t]*[├└+]─|-\d+ +\[")
 _TREE = "├└+"
 _SPOILT = r"^.{0,200}?(?=(?<![A-Za-z_\d.])[A-Za-z_][\w.<>]{0,200}(?: \([^()]{0,80}\))?: \d+-\d)"
-"""A tree that was drawn in another encoding; the numbers behind tell the depth."""
+"""A tree that was drawn in another encoding; the numbers at the end show the depth."""
 _NARROWEST, _WIDEST = 40, 400
 """Columns of a terminal."""
 
@@ -37,10 +37,10 @@ def clean(source: str) -> str:
     """Return a text without escapes and prefixes, with lines that a terminal wrapped joined again.
 
     Args:
-        source: What the user saved.
+        source: The saved text.
 
     Returns:
-        As many lines; those that hold no part of the summary may be empty.
+        As many lines; those outside the summary may be empty.
     """
     if "\x1b" in source:
         source = re.sub(_ESCAPE, "", source)
@@ -58,7 +58,7 @@ def clean(source: str) -> str:
 
 
 def following(lines: list[str]) -> list[str]:
-    """Return for each line the next one that holds anything, "" behind the last."""
+    """Return the next non-empty line for each line, "" after the last."""
     below = ""
     found = [""]
     for line in lines[:0:-1]:
@@ -68,7 +68,7 @@ def following(lines: list[str]) -> list[str]:
 
 
 def _from_root(lines: list[str]) -> list[str]:
-    """Blank what stands before the root of `print(model)`: a prompt, the rest of a log."""
+    """Remove the text before the root of `print(model)`: a prompt, the rest of a log."""
     first = next((at for at, line in enumerate(lines) if line.strip()), 0)
     follows = following(lines)
     for at, line in enumerate(lines):
@@ -83,7 +83,7 @@ def _from_root(lines: list[str]) -> list[str]:
 
 
 def _joined(lines: list[str], table: bool) -> list[str]:
-    """Join lines that a terminal wrapped; the joined line stands where the first part was."""
+    """Join lines that a terminal wrapped; the joined line replaces the first part."""
     width = _wrapped_rule(lines) if table else _widest(lines)
     if not width:
         return lines
@@ -110,7 +110,7 @@ def _wrapped_rule(lines: list[str]) -> int:
 
 
 def _widest(lines: list[str]) -> int:
-    """Return the terminal's width if lines of `print(model)` go on in the next line; 0 if none does."""
+    """Return the terminal's width if lines of `print(model)` continue in the next line; 0 if none does."""
     width = max(map(len, lines), default=0)
     if not _NARROWEST <= width <= _WIDEST:
         return 0

@@ -1,4 +1,4 @@
-"""Which format a summary text is in, told from its own marks."""
+"""Detect the format of a summary text by its marks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _OTHERS = (
         "save it from the line 'Layer (type' on",
     ),
 )
-"""What people take for a summary, told by a mark: what is wrong with it, and what to do."""
+"""Marks of texts that are mistaken for a summary: the problem, and what to do."""
 _MODULE = re.compile(r"^\s*[A-Za-z_][\w.]*\(")
 
 
@@ -66,7 +66,7 @@ def parse_text(source: str, *, path: str) -> ModelSummary:
             from gpumemnet.summaries.texts.formats import torchsummary
 
             return torchsummary.parse(source, path=path)
-        # torchinfo told to show neither depths nor names has Keras' header, between two double lines.
+        # torchinfo without depths and names has Keras' header, between two double lines.
         if "┃" in head or (_KERAS_HEAD.search(head) and (not above or above.strip("="))):
             from gpumemnet.summaries.texts.formats import keras
 

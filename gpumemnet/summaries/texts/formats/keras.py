@@ -1,4 +1,4 @@
-"""Tables of Keras' `model.summary()`: Keras 2 (spaces) and Keras 3 (box drawing), channels last."""
+"""Parse tables of Keras' `model.summary()`: Keras 2 (spaces) and Keras 3 (box drawing), channels last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gpumemnet.summaries.texts.records import RECREATE, Layer, ModelSummary, Sha
 _NAME = re.compile(r"^(?P<name>[^()]+?)\s*\((?P<cls>[A-Za-z_]\w*…?)\)?$")
 _BOX = "│┃"
 _RULE = re.compile(r"[├┝┠┡└┗][─━]|[=_]{9}")
-"""What stands between two rows of a table in boxes; a row may have many lines."""
+"""Separator between two rows of a boxed table; a row may have many lines."""
 _LIST = re.compile(r"\(([^()]*)\)")
 _KINDS = {
     "dense": "linear",
@@ -52,7 +52,7 @@ _FIX = "print it again with COLUMNS=200 in the environment and save it unchanged
 
 @dataclass(slots=True)
 class _Row:
-    """One row of the table: its cells by column, and how deep a nested model holds it (expand_nested)."""
+    """One row of the table: its cells by column, and its depth in nested models (expand_nested)."""
 
     cells: list[str]
     depth: int
@@ -67,7 +67,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
         path: File, for messages.
 
     Returns:
-        The summary; shapes are turned to channels first.
+        The summary; shapes are converted to channels first.
 
     Raises:
         SummaryError: The table has no rows or is cut off.
@@ -123,7 +123,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _depth(line: str) -> int:
-    """How deep a row is: Keras 3 indents it and sets a corner before it, Keras 2 draws a bar for each level."""
+    """Return the depth of a row: Keras 3 indents it after a corner, Keras 2 draws a bar for each level."""
     inside = line.strip().strip(_BOX)
     corner = inside.find("└")
     return (
@@ -132,12 +132,12 @@ def _depth(line: str) -> int:
 
 
 def _continues(cells: list[str], rows: list[_Row], *, boxed: bool) -> bool:
-    """Without boxes, the line after a row may hold the rest of its name, of its class or of what it is connected to."""
+    """Return whether an unboxed line continues a row: the rest of its name, class or connections."""
     return bool(rows) and not boxed and (len(cells) < 3 or text.parse_count(cells[2]) is None)
 
 
 def _join(cells: list[str], more: list[str]) -> None:
-    """Add a further line to a row's cells; without boxes only the name can be told from the rest."""
+    """Add a line to a row's cells; without boxes only the name can be separated from the rest."""
     if len(more) < len(cells) and not cells[0].endswith(")"):
         cells[0] += f" {more[0]}" if more[0].startswith("(") else more[0]
         return

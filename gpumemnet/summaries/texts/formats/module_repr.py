@@ -1,4 +1,4 @@
-"""The tree that `print(model)` shows, plain or with parameter counts behind each line.
+"""Parse the tree of `print(model)`, plain or with parameter counts at the end of each line.
 
 It lists modules in the order of their definition, with their arguments and without any shape.
 """
@@ -21,11 +21,11 @@ _LINE = re.compile(
 )
 _PARAMETER = re.compile(r"Parameter containing: \[\S{1,60} of size ([\dx]{0,80})")
 _PARAMETRIZED = "Parametrized"
-"""Prefix of the class of a layer whose weight is computed (torch.nn.utils.parametrizations); inside is how."""
+"""Prefix of the class of a layer with a computed weight (torch.nn.utils.parametrizations), shown inside."""
 _COUNT = re.compile(r",\s*(?P<count>[\d,]+) params\s*$")
 MAX_DEPTH = 60
 _LOOK_EVERY = 64
-"""Lines between two looks at how many layers there are."""
+"""Number of lines between checks of the number of layers."""
 
 
 @dataclass(slots=True)
@@ -35,11 +35,11 @@ class _Node:
     Attributes:
         cls: Class name.
         name: Local name, "" for the root.
-        times: How often it is repeated.
-        line: Where it begins.
-        path: It and all around it, from the outside in.
+        times: Number of repetitions.
+        line: Its first line.
+        path: It and its containers, from the outside in.
         leaves: Its leaves so far.
-        arguments: What it says of itself before its children.
+        arguments: Its own arguments, shown before its children.
     """
 
     cls: str
@@ -73,7 +73,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
             tree.take(line, number)
     layers = tree.whole()
     if tree.count is not None and totals.get("total", 0) > tree.count:
-        totals = {}  # printed through a wrapper (DataParallel) that counts what it holds once per level
+        totals = {}  # printed through a wrapper (DataParallel) that counts its contents once per level
     return ModelSummary(
         format=Source.MODULE_REPR,
         layers=tuple(layers),
@@ -84,13 +84,13 @@ def parse(source: str, *, path: str) -> ModelSummary:
 
 @dataclass(slots=True)
 class _Tree:
-    """What has been read of a tree.
+    """State of reading a tree.
 
     Attributes:
         path: File, for messages.
         open: Containers that are not closed yet, from the outside in.
         done: The rows of the model, once it is closed.
-        count: Parameters that the text tells at the last closing line; None if it tells none.
+        count: Parameters according to the last closing line; None if not shown.
     """
 
     path: str
@@ -105,11 +105,11 @@ class _Tree:
         count = text.parse_count(counted.group("count")) if counted else None
         if line.strip() == ")":
             self._close(count, number)
-        elif self.open or not self.done:  # what follows the model is none of it
+        elif self.open or not self.done:  # lines after the model do not belong to it
             self._add(line, count, number)
 
     def whole(self) -> list[Layer]:
-        """Return the rows, now that no line follows."""
+        """Return the rows after the last line."""
         if self.open:
             raise SummaryError(
                 path=self.path,
@@ -122,7 +122,7 @@ class _Tree:
         return self.done
 
     def _add(self, line: str, count: int | None, number: int) -> None:
-        """Take a line that opens a container, or says something inside of one."""
+        """Read a line that opens a container, or is inside one."""
         match = _LINE.match(line)
         leaves = self.open[-1].leaves if self.open else self.done
         here = self.open[-1].path if self.open else ()
@@ -166,7 +166,7 @@ def _times(match: re.Match[str]) -> int:
 
 
 def _rows_of(node: _Node, count: int | None) -> list[Layer]:
-    """Return the rows of a container: those inside, and what it holds itself by its class or its count."""
+    """Return the rows of a container: its contents, and its direct parameters by its class or count."""
     cls, name, leaves, around = node.cls, node.name, node.leaves, node.path[:-1]
     kind = kinds.canonical(cls)
     own = None if count is None else count - sum(leaf.params or 0 for leaf in leaves)
@@ -175,7 +175,7 @@ def _rows_of(node: _Node, count: int | None) -> list[Layer]:
     if cls.startswith(_PARAMETRIZED) and node.arguments:
         plain = cls.removeprefix(_PARAMETRIZED)
         return [_leaf(plain, name, node.arguments, count, around, node.line)]
-    if kinds.is_known(kind) and node.arguments:  # a norm that holds its activation (timm)
+    if kinds.is_known(kind) and node.arguments:  # a norm with an inner activation (timm)
         shown = own if own and own > 0 else None
         return [_leaf(cls, name, node.arguments, shown, node.path, node.line), *leaves]
     if own and own > 0:
@@ -187,7 +187,7 @@ def _rows_of(node: _Node, count: int | None) -> list[Layer]:
 
 
 def _renumbered(leaf: Layer, depth: int, repeat: int) -> Layer:
-    """Tell the repeats of a "12 x Block" apart by their local name."""
+    """Distinguish the repeats of a "12 x Block" by their local name."""
     if len(leaf.path) <= depth:
         return leaf
     cls, name = leaf.path[depth]
@@ -214,7 +214,7 @@ def _leaf(
 
 @lru_cache(maxsize=4096)
 def _read(kind: str, inside: str) -> tuple[dict[str, object], tuple[tuple[int, ...], ...]]:
-    """Read a layer's arguments, and the shapes of its parameters that follow; many layers of a network are alike."""
+    """Read a layer's arguments, and the parameter shapes that follow; cached, as many layers are alike."""
     group = kinds.group_of(kind)
     shown = arguments.parse_arguments(inside)
     args = arguments.name_positions(kind, group, shown)
@@ -224,7 +224,7 @@ def _read(kind: str, inside: str) -> tuple[dict[str, object], tuple[tuple[int, .
 def _attention(
     leaves: list[Layer], name: str, around: tuple[tuple[str, str], ...], count: int | None, line: int
 ) -> Layer:
-    """nn.MultiheadAttention prints only its output projection; the input projections follow from its width."""
+    """Add nn.MultiheadAttention's input projections, by its width: only the output projection is printed."""
     out = next((leaf for leaf in leaves if kinds.group_of(leaf.kind) is Group.LINEAR), None)
     width = arguments.integer(out.args, "out_features") if out else 0
     bias = out is None or out.args.get("bias") is not False

@@ -1,12 +1,12 @@
-"""Which containers each row of a torchsummary text is in: it lists them after what they hold, and shows no depth.
+"""Find the containers of each torchsummary row: containers follow their contents, and no depth is shown.
 
-A container holds rows that end before it. Where it begins follows from the others: a class that came for the first time
-after another is not inside that one, no class is inside itself, and all of a class begin alike.
-What torchinfo prints of the same models is the measure (docs/measurements/2026-11-analytical-model.md).
+A container holds rows that end before it. Its start follows from the others: a class that first came after another is
+not inside that one, no class is inside itself, and all containers of a class begin alike. torchinfo's text of the same
+models is the reference (docs/measurements/2026-11-analytical-model.md).
 
 Known limitations:
     - Sequential, ModuleList and the model itself have no rows, so their rows stand one level higher.
-    - What stands once before the first block of a class, or between two, may be taken into the next block.
+    - Rows that come once before the first block of a class, or between two, may be taken into the next block.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from gpumemnet.summaries.texts.records import Layer
 
 Kinds = tuple[str, ...]
 _ROOT = ("", "")
-"""The model, of which there is no row."""
+"""The model, which has no row."""
 _PART = re.compile(r"att|mhs?a$|gpsa|xca$|mlp$|feedforward|ffn", re.IGNORECASE)
-"""Parts of a block: none is in another, and the block normalises what they read."""
+"""Parts of a block: none is inside another, and the block normalizes their inputs."""
 _NORMS = (Group.LAYERNORM, Group.BATCHNORM)
 _BETWEEN = ("identity", "droppath", "dropout")
 """Rows between the parts of a block."""
 _NORMS_THAT_ACTIVATE = ("batchnormact2d", "layernormact2d", "layernormact", "groupnormact")
 _MOST_INSIDE = 2
-"""They hold a dropout and an activation (timm)."""
+"""Maximum number of their inner rows: a dropout and an activation (timm)."""
 _MOST_CLASSES = 200
-"""No model has more; beyond, a text is not worth the time."""
+"""More classes than any model has; a text with more is not analysed."""
 
 
 def nested(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Give each row the path of the containers that it is in.
+    """Give each row the path of its containers.
 
     Args:
         layers: The rows in order; `is_block` where one ends a container.
 
     Returns:
-        The rows; as they are where the text shows no containers.
+        The rows; unchanged if the text shows no containers.
     """
     first: dict[str, int] = {}
     for at, layer in enumerate(layers):
@@ -55,20 +55,18 @@ def nested(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def _starts(layers: Sequence[Layer], first: dict[str, int]) -> dict[int, int]:
-    """Return the first row of each container, by its own.
+    """Return the first row of each container, by the container's row.
 
     Args:
         layers: The rows.
-        first: Where each class of containers ends for the first time.
+        first: Row where each class of containers first ends.
     """
     words = tuple(layer.kind for layer in layers)
     ends = [at for at, layer in enumerate(layers) if layer.is_block]
     often = Counter(words[at] for at in ends)
     most = {at: _after_what_leads(layers, _earliest(words, first, often, at), at) for at in ends}
     alike: dict[str, set[Kinds]] = defaultdict(set)
-    siblings: dict[str, set[Kinds]] = defaultdict(
-        set
-    )  # of them, those that hold all since one of their own class
+    siblings: dict[str, set[Kinds]] = defaultdict(set)  # of them, those since the last of the same class
     bounded: dict[str, set[Kinds]] = defaultdict(set)  # or since another container
     for at, start in most.items():
         inside = words[start:at]
@@ -84,7 +82,7 @@ def _starts(layers: Sequence[Layer], first: dict[str, int]) -> dict[int, int]:
 
 
 def _earliest(words: Kinds, first: dict[str, int], often: Counter[str], end: int) -> int:
-    """Return the first row that the container which ends at a row may hold."""
+    """Return the first possible row of the container that ends at a row."""
     own, at = words[end], end
     while at > 0 and not (words[at - 1] in first and _outside(words[at - 1], own, first, often)):
         at -= 1
@@ -92,14 +90,14 @@ def _earliest(words: Kinds, first: dict[str, int], often: Counter[str], end: int
 
 
 def _outside(other: str, own: str, first: dict[str, int], often: Counter[str]) -> bool:
-    """Tell whether a container of one class cannot be in one of another; a lone one holds no repeated blocks."""
+    """Return whether a container of one class cannot be in one of another; a single one holds no repeated blocks."""
     if first[other] >= first[own] or (often[own] == 1 < often[other]):
         return True
     return _is_part(other) and _is_part(own)
 
 
 def _lengths(most: Kinds, known: set[Kinds]) -> list[int]:
-    """Return the lengths of the endings of what a container may hold that others of its class hold."""
+    """Return the lengths of a container's possible contents that others of its class also hold."""
     return [n for n in {len(each) for each in known} if n <= len(most) and most[len(most) - n :] in known]
 
 
@@ -108,7 +106,7 @@ def _is_part(kind: str) -> bool:
 
 
 def _after_what_leads(layers: Sequence[Layer], start: int, end: int) -> int:
-    """Return where a container begins without rows that belong to what came before, or to the block around it."""
+    """Return where a container begins, without rows that belong to earlier ones or to the block around it."""
     part = _is_part(layers[end].kind)
     for at in range(start, end):
         kind = layers[at].kind
@@ -118,7 +116,7 @@ def _after_what_leads(layers: Sequence[Layer], start: int, end: int) -> int:
 
 
 def _norms_first(layers: Sequence[Layer]) -> list[Layer]:
-    """Put norms that hold their activation before it: they end after it, and normalise first."""
+    """Move norms before the activation that they hold: they end after it, and normalize first."""
     found = list(layers)
     for at, layer in enumerate(layers):
         if layer.kind not in _NORMS_THAT_ACTIVATE:
@@ -136,9 +134,9 @@ def _in_a_norm(layer: Layer) -> bool:
 
 
 def _with_paths(layers: Sequence[Layer], starts: dict[int, int]) -> tuple[Layer, ...]:
-    """Return the rows with paths, found from the last row to the first: an outer container ends after an inner one."""
+    """Return the rows with paths, found from the last row to the first: outer containers end after inner ones."""
     made: list[Layer] = []
-    around: list[tuple[int, tuple[str, str]]] = []  # where each begins, from the outside in
+    around: list[tuple[int, tuple[str, str]]] = []  # start of each, from the outside in
     for at in range(len(layers) - 1, -1, -1):
         while around and at < around[-1][0]:
             around.pop()
@@ -150,5 +148,5 @@ def _with_paths(layers: Sequence[Layer], starts: dict[int, int]) -> tuple[Layer,
 
 
 def _of(layer: Layer) -> tuple[str, str]:
-    """Return a container as it stands in paths: "Block-23" is the pair of "Block" and "Block-23"."""
+    """Return a container in the form of paths: "Block-23" is the pair of "Block" and "Block-23"."""
     return layer.name.rpartition("-")[0], layer.name

@@ -1,7 +1,7 @@
-"""What stands before each line of a saved output, and behind it: a launcher's rank, a logger's time, a quote, a frame.
+"""Remove text around each line of a saved output: a launcher's rank, a logger's time, a quote, a frame.
 
-No list of launchers and loggers: the summary itself tells its prefix. What stands before its first characters, a
-table's rule or a tree's root, stands before the next lines, too, with other digits.
+There is no list of launchers and loggers: the summary shows its prefix. The text before its first characters, a table's
+rule or a tree's root, also precedes the next lines, with other digits.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from gpumemnet.summaries.texts.formats.text import MAX_LINE
 
 _LOOKED_AT = 20
 _MOST = 0.5
-"""A prefix counts as one if more than this share of the next lines that hold anything begin with it."""
+"""Share of the next non-empty lines that must begin with a prefix."""
 _NESTED = 3
-"""Prefixes before one another: a launcher's, a logger's, a quote's."""
+"""Maximum number of nested prefixes: a launcher's, a logger's, a quote's."""
 _FARTHEST = 200
-"""Characters of a line in which a summary begins."""
+"""Maximum column at which a summary begins."""
 
 ROOT = re.compile(r"(?:^|[\s:|\]>])(?P<root>[A-Za-z_][\w.]{0,200}\()\s*(?:[│|┃]|\S{1,80}\.py:\d{1,6})?\s*$")
-"""The first line of `print(model)`, after a prompt or a log's words; Rich puts frames or the call's place behind."""
+"""First line of `print(model)`, after a prompt or log text; Rich appends frames or the call's place."""
 _CHILD = r"\([^()]{1,80}\): "
 _RULE = r"([=_━─-])\1{19,}|┏[━┳]+┓?"
 _TIME = r"\d+(?:[-:./+TZ ]+\d+)+(?:,\d+)?"
-"""Digits that tell no speaker from another."""
+"""Digits that do not identify a process."""
 _FRAMES = frozenset("│|┃")
 _LEAST_ROOM = 4
-"""Columns; children of a tree stand two behind their parent."""
+"""Minimum number of columns; children of a tree are indented by two."""
 
 
 def without_prefixes(lines: list[str]) -> list[str]:
-    """Drop what stands before each line and behind it; of several processes, keep the one that speaks first.
+    """Remove prefixes and suffixes of lines; of several processes, keep the first.
 
     Args:
         lines: A text's lines.
 
     Returns:
-        As many; the same list if nothing stands before them.
+        As many lines; the same list if there are no prefixes.
     """
     for _ in range(_NESTED):
         bare = _without_outermost(lines)
@@ -48,7 +48,7 @@ def without_prefixes(lines: list[str]) -> list[str]:
 
 
 def _without_outermost(lines: list[str]) -> list[str]:
-    """Drop a prefix, and a frame's other side, that the summary's first line shows and the next ones have, too."""
+    """Remove a prefix, and a frame's other side, that the summary's first line and the next ones have."""
     at, own = _first(lines)
     before, behind = lines[at][: own.start] if lines else "", lines[at][own.stop :] if lines else ""
     if not before.strip():
@@ -60,7 +60,7 @@ def _without_outermost(lines: list[str]) -> list[str]:
         for line, match in zip(lines[at + 1 :], found[at + 1 :], strict=True)
         if line.strip()
     ][:_LOOKED_AT]
-    if not below or not below[0] or sum(below) <= _MOST * len(below):  # it stands before one line alone
+    if not below or not below[0] or sum(below) <= _MOST * len(below):  # only one line has it
         return [*lines[:at], lines[at][own], *lines[at + 1 :]] if re.match(_RULE, lines[at][own]) else lines
     if behind.strip() in _FRAMES:
         lines = [line.rstrip().removesuffix(behind.strip()) for line in lines]
@@ -72,7 +72,7 @@ def _speaker(prefix: str) -> str:
 
 
 def _first(lines: list[str]) -> tuple[int, slice]:
-    """Return the line in which a summary begins, and where in it: a table's rule or a tree's root."""
+    """Return the line and the position where a summary begins: a table's rule or a tree's root."""
     for at, line in enumerate(lines):
         if "Layer (type" in line[:_FARTHEST]:
             for above in range(at - 1, max(at - 3, -1), -1):
@@ -86,7 +86,7 @@ def _first(lines: list[str]) -> tuple[int, slice]:
 
 
 def _alike(before: str) -> str:
-    """Return a pattern of a prefix with any digits, or of the room that a logger leaves below it."""
+    """Return a pattern of a prefix with any digits, or of the blanks that a logger puts below it."""
     core = before.rstrip()
     parts = filter(None, re.split(r"(\d+|\s+)", core))
     alike = "".join(
@@ -97,7 +97,7 @@ def _alike(before: str) -> str:
 
 
 def _of_the_first(lines: list[str], found: list[re.Match[str] | None], who: list[str]) -> list[str]:
-    """Drop prefixes, and the lines of all others than the first who speaks; numbers of lines are nobody."""
+    """Remove prefixes, and the lines of all processes but the first; line numbers identify no process."""
     first = next(name for name, match in zip(who, found, strict=True) if match)
     several = len({name for name in who if name}) > 1 and who.count(first) > 1 and not first.startswith(">")
     return [

@@ -1,6 +1,6 @@
-"""One file, one model: what a file with two summaries means is not guessed.
+"""Check for one model per file: a file with two different summaries is refused.
 
-Every process of a distributed training prints the same summary; a repeat is left out.
+Every process of a distributed training prints the same summary; repeats are removed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ROOT = re.compile(r"^[A-Za-z_][\w.]{0,200}\($")
 
 
 def only_one(source: str, *, path: str) -> str:
-    """Return a text up to where a summary begins that repeats the first.
+    """Return a text up to the first repeat of its summary.
 
     Args:
         source: The cleaned text.
@@ -40,7 +40,7 @@ def only_one(source: str, *, path: str) -> str:
 
 
 def _tables(lines: list[str]) -> list[int]:
-    """Return the header lines of all tables; a header counts as one of its own once the table before has its total."""
+    """Return the header lines of all tables; a new table begins only after the total of the one before."""
     heads = [at for at, line in enumerate(lines) if "Layer (type" in line[:40]]
     if len(heads) < 2:
         return heads

@@ -1,4 +1,4 @@
-"""Small pieces of summary text that every format shares: shapes, counts, totals."""
+"""Parse elements that all summary formats share: shapes, counts, totals."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gpumemnet.errors import SummaryError
 from gpumemnet.summaries.texts.records import RECREATE, Shape
 
 MAX_LAYERS = 20_000
-"""More rows than any model has; a longer text is refused before it costs time."""
+"""More rows than any model has; a longer text is refused at once."""
 
 MAX_LINE = 1000
-"""Patterns are tried on each line; a bound on its length bounds their time."""
+"""Maximum length of a line, which limits the time of patterns."""
 MAX_RANK = 12
 MAX_ELEMENTS = 1 << 48
-"""Sanity limits (1 Ti elements a dimension, 256 Ti a tensor): numbers beyond come from broken text."""
+"""Sanity limits (1 Ti elements a dimension, 256 Ti a tensor): larger numbers come from broken text."""
 
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 _TOTAL = re.compile(r"^\s*(Total|Trainable|Non-trainable)\s+params[^:]*:\s*([\d,]+)\b", re.IGNORECASE)
@@ -25,14 +25,14 @@ _LOG = (
     r"^\s*(?:\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d|\[?(?:DEBUG|INFO|WARN(?:ING)?|ERROR|rank ?\d+)\b|\S{1,200}\.py:\d+:"
     r"|\w*Warning:|Epoch\b|[Ss]tep\b|\s*\d{1,3}%\|)"
 )
-"""A line that a logger, a warning or a progress bar printed between two rows; compiled for a text that has one."""
+"""A line of a logger, a warning or a progress bar between two rows; compiled only for texts that have one."""
 _SIZE = re.compile(r"^\s*(Input size|Forward/backward pass size) \(MB\):\s*(\d{1,9}(?:\.\d{1,4})?)\s*$")
 _HALF_A_DIGIT = 0.005
-"""By how many MB a size that is stated with two digits may be more."""
+"""MB by which a size may exceed its two-digit form."""
 
 
 def lines(source: str) -> Iterator[tuple[int, str]]:
-    """Number the lines of a text, from 1, each cut to a length that no honest row reaches."""
+    """Number the lines of a text from 1, and cut each to a length above that of any valid row."""
     return enumerate([line[:MAX_LINE] for line in source.splitlines()], start=1)
 
 
@@ -57,12 +57,12 @@ def parse_shapes(text: str, *, path: str, line: int) -> tuple[Shape, ...]:
 
 
 class _NoShape(ValueError):
-    """Why a list of numbers cannot be a shape."""
+    """A list of numbers that cannot be a shape, with the reason."""
 
 
 @lru_cache(maxsize=4096)
 def _shapes(text: str) -> tuple[Shape, ...]:
-    """Read the lists of a cell; a network has many layers of few shapes."""
+    """Read the lists of a cell; cached, as many layers share few shapes."""
     return tuple(_shape(body) for body in _LIST.findall(text) if body.strip())
 
 
@@ -101,17 +101,17 @@ def parse_total(line: str) -> tuple[str, int] | None:
 
 
 def is_foreign(line: str, marks: str) -> bool:
-    """Return whether a line inside a table is a program's other output: it looks like it and has no mark of a row.
+    """Return whether a line inside a table is other program output: it looks like it and has no mark of a row.
 
     Args:
         line: The line.
-        marks: Characters of which a row holds at least one.
+        marks: Characters, at least one of which is in every row.
     """
     return not any(mark in line for mark in marks) and re.match(_LOG, line) is not None
 
 
 def left_out(numbers: list[int]) -> tuple[str, ...]:
-    """Return the warning about lines inside a table that are no part of it."""
+    """Return the warning about lines inside a table that do not belong to it."""
     if not numbers:
         return ()
     shown = ", ".join(map(str, numbers[:5])) + (", ..." if len(numbers) > 5 else "")
@@ -119,11 +119,11 @@ def left_out(numbers: list[int]) -> tuple[str, ...]:
 
 
 def parse_sizes(line: str, *, unit: int) -> dict[str, int]:
-    """Return what a line below a table states: {"input": at most so many bytes} or {"pass": bytes of all outputs}.
+    """Return the sizes in a line below a table: {"input": upper bound in bytes} or {"pass": bytes of all outputs}.
 
     Args:
         line: The line.
-        unit: Bytes of what the format calls MB: torchinfo's are decimal, torchsummary's binary.
+        unit: Bytes per MB of the format: decimal in torchinfo, binary in torchsummary.
     """
     match = _SIZE.match(line)
     if not match:

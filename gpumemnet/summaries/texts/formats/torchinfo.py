@@ -1,4 +1,4 @@
-"""Tables of the torchinfo package: a tree of modules in the order in which they ran, with any columns."""
+"""Parse tables of the torchinfo package: a tree of modules in running order, with any columns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _COLUMNS = {
 
 
 class _Row(NamedTuple):
-    """One line of the table before the tree is understood."""
+    """One line of the table before the tree is known."""
 
     cls: str
     name: str
@@ -109,7 +109,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
 
 
 def _check(columns: list[str], *, path: str) -> None:
-    """Refuse a table whose columns leave out half of what training keeps: it would be read as a far smaller model."""
+    """Refuse a table whose columns omit half of what training keeps: it would look like a far smaller model."""
     missing = "Param #" if "params" not in columns else "Output Shape"
     if "params" not in columns or ("input" in columns and "output" not in columns):
         fix = (
@@ -153,7 +153,7 @@ def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
     deepest = max(row.depth for row in rows)
     whole = _without_rows_inside(rows, deepest)
     stack: list[_Row] = []
-    around: list[Path] = [()]  # the path inside each of them
+    around: list[Path] = [()]  # path inside each of them
     for index, row in enumerate(rows):
         while stack and stack[-1].depth >= row.depth:
             around.pop()
@@ -176,7 +176,7 @@ def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
 
 
 def _without_rows_inside(rows: list[_Row], deepest: int) -> set[str]:
-    """Return the classes that hold no other module: no row is inside of one where the depth limit would show it."""
+    """Return the classes without inner modules: no row is inside one although the depth limit would show it."""
     depths = [*(row.depth for row in rows), 0]
     above = [at for at, row in enumerate(rows) if row.depth < deepest]
     holders = {rows[at].cls for at in above if depths[at + 1] > rows[at].depth}
@@ -184,9 +184,9 @@ def _without_rows_inside(rows: list[_Row], deepest: int) -> set[str]:
 
 
 def _is_layer(row: _Row) -> bool:
-    """Tell whether a module that holds others is a layer all the same: a norm with its activation, attention.
+    """Return whether a module with inner modules is still a layer: a norm with its activation, attention.
 
-    A user's class may be called as a layer is (BasicConv2d, Conv2dNormActivation, LSTM): it has no parameters itself.
+    A user's class may be named like a layer (BasicConv2d, Conv2dNormActivation, LSTM): it has no own parameters.
     """
     kind = kinds.canonical(row.cls)
     own = text.parse_count(row.cells.get("params", "--"))
@@ -194,7 +194,7 @@ def _is_layer(row: _Row) -> bool:
 
 
 def _end(row: _Row, where: Path, *, path: str) -> list[Layer]:
-    """A container that is over: its output may be more than what its last layer made (a sum, a concatenation)."""
+    """End a container: its output may be more than its last layer's (a sum, a concatenation)."""
     outputs = text.parse_shapes(row.cells.get("output", ""), path=path, line=row.line)
     kind = kinds.canonical(row.cls)
     if not outputs or not where or kinds.is_container(kind) or _is_layer(row):

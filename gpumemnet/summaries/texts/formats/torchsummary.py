@@ -1,4 +1,4 @@
-"""Tables of the torchsummary package: one row per module, after it ran; containers follow their children."""
+"""Parse tables of the torchsummary package: one row per module, after it ran; containers follow their children."""
 
 from __future__ import annotations
 
@@ -82,5 +82,5 @@ def _row(match: re.Match[str], *, path: str, line: int) -> Layer:
 
 
 def _has_weights(kind: str) -> bool:
-    """Return whether a library's own class is called like a layer with weights; without any it is a container."""
+    """Return whether a library's class is named like a layer with weights; without weights it is a container."""
     return kind not in kinds.KINDS and kinds.group_of(kind) in (Group.CONV, Group.LINEAR)

@@ -1,7 +1,7 @@
-"""Projections that run as functions inside of attention, for which torchsummary has no row and counts no weights.
+"""Add projections that run as functions inside attention: torchsummary has no row or weights for them.
 
-torchinfo tells of them by a container's own parameters. Here they follow from what is there: attention that has an
-output projection alone has a joint one before it (BEiT, EVA), and torchvision's Swin runs its two as functions.
+torchinfo shows them by a container's own parameters. Here they are inferred: attention with only an output projection
+has a joint one before it (BEiT, EVA), and torchvision's Swin runs both as functions.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from gpumemnet.summaries.texts.widths import fan_in
 
 _SHIFTED = "shiftedwindowattention"
 _WINDOW, _HEAD = 7, 32
-"""Side of a window and width of a head in all of torchvision's models of that class."""
+"""Window side and head width in all of torchvision's models of that class."""
 _TOKENS, _TABLE = 3, 4
 _ATTENTION = ("attention", "attn")
-"""How the class of such attention ends; parts of another kind may have one linear layer, too."""
+"""Endings of class names of such attention; other parts may have a single linear layer, too."""
 
 
 def added(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """Return the rows with those that are missing.
+    """Return the rows with the missing ones added.
 
     Args:
-        layers: Nested, each attention's row after those inside.
+        layers: Nested rows, each attention's row after its contents.
     """
     found: list[Layer] = []
     for layer in layers:
@@ -44,9 +44,9 @@ def added(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def _joint(inside: Sequence[Layer]) -> Layer | None:
-    """Return the row of the joint projection, where the only projection of tokens inside is that of the output.
+    """Return the row of the joint projection, if the output projection is the only one of tokens inside.
 
-    Layers that make a bias of the distances have four dimensions (Swin v2).
+    Layers that make a bias from distances have four dimensions (Swin v2).
     """
     projections = [row for row in inside if kinds.group_of(row.kind) in (Group.LINEAR, Group.CONV)]
     projections = [row for row in projections if row.output_shapes and len(row.output_shapes[0]) != _TABLE]
@@ -68,7 +68,7 @@ def _joint(inside: Sequence[Layer]) -> Layer | None:
 
 
 def _shifted(layer: Layer) -> Layer:
-    """Return the row of torchvision's attention in windows as torchinfo prints it: with the weights that it holds."""
+    """Return the row of torchvision's window attention as torchinfo prints it: with its own weights."""
     width = (layer.output_shapes[0][-1] or 0) if layer.output_shapes else 0
     table = (2 * _WINDOW - 1) ** 2 * (width // _HEAD)
     return Layer(

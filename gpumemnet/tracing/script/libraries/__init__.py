@@ -1,1 +1,1 @@
-"""What libraries do in a training script, done without a GPU."""
+"""Replacements for library features that need a GPU."""

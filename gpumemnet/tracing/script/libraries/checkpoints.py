@@ -1,7 +1,7 @@
-"""Checkpoints that a script saves before a trace has seen enough: none is written, as there are no values to write.
+"""Skip checkpoints that a script saves before the trace is complete: there are no values to write.
 
-Data sets are written: what they make of their files at first they save, and load again at once, here and in the job.
-Files that were there are safe from all of it (`shields.py`).
+Data sets are written: they often save preprocessed files first and load them again at once, here and in the job.
+Existing files are protected from all of it (`shields.py`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ TOO_SOON = "it reads a checkpoint again that it saved before its second optimize
 
 
 class Saves:
-    """Checkpoints that were not written.
+    """Skipped checkpoints.
 
     Attributes:
-        missing: There is one.
+        missing: Whether one was skipped.
     """
 
     def __init__(self) -> None:
@@ -34,10 +34,10 @@ class Saves:
         self._memory: WeakSet[io.BytesIO] = WeakSet()
 
     def pretended(self, stack: ExitStack) -> None:
-        """Have nothing loaded from memory where nothing was saved.
+        """Return nothing when the script loads from memory where nothing was saved.
 
         Args:
-            stack: Holds it.
+            stack: Receives the contexts.
         """
         load = torch.load
 
@@ -49,7 +49,7 @@ class Saves:
         stack.enter_context(replaced(torch, "load", loaded))
 
     def into(self, where: Any) -> None:
-        """Note where a script saves.
+        """Record where a script saves.
 
         Args:
             where: A path, a file or memory.
@@ -60,10 +60,10 @@ class Saves:
 
 
 def of_data(saved: Any, where: Any) -> bool:
-    """Tell whether this is what a data set keeps for later: of the CPU, and for a file that holds nothing yet.
+    """Return whether this is a data set's cache: on the CPU, for a file that is still empty.
 
     Args:
-        saved: What is saved before the first step.
+        saved: Object saved before the first step.
         where: A path, an open file, or memory.
     """
     fresh = isinstance(where, io.BytesIO) or (isinstance(where, (str, os.PathLike)) and not _holds(where))
@@ -78,7 +78,7 @@ def _is_file(where: Any) -> bool:
 
 
 def _holds(path: Any) -> bool:
-    """Tell whether a file is there and is not empty."""
+    """Return whether a file exists and is not empty."""
     try:
         return not isinstance(path, int) and os.path.isfile(path) and os.path.getsize(path) > 0
     except (OSError, TypeError, ValueError):

@@ -1,9 +1,9 @@
-"""`torch.compile`, left out: the step is counted as it runs without: nothing short of compiling tells what it saves.
+"""`torch.compile` is skipped: the step is counted without it, since its savings are unknown without compiling.
 
-A compiler fuses operators and recomputes what is cheap, so that its step holds no more between forward and backward
-(tests/unit/gpumemnet_trace/test_compiled.py); what it takes besides is not known here, and the user is told.
-`torch.jit.trace` is left out likewise: it makes tensors of sizes, which no pretended GPU can compute. What scripts
-want it for is TensorBoard's drawing of the model, which is left out with it.
+A compiler fuses operators and recomputes cheap ones, so its step holds no more between forward and backward
+(tests/unit/gpumemnet_trace/test_compiled.py). Its additional memory is unknown here, and the user is warned.
+`torch.jit.trace` is skipped as well: it makes tensors of sizes, which no pretended GPU can compute. Scripts mostly use
+it for TensorBoard's drawing of the model, which is skipped with it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from gpumemnet.tracing.script.pretend import Said
 LEFT_OUT = "torch.compile was left out: the plain step is counted, which a compiled one rarely exceeds"
 NOT_COUNTED = "what torch.compile takes for autotuning and CUDA graphs is not in the estimate"
 _TAKE_MORE = ("reduce-overhead", "max-autotune")
-"""Modes that keep pools of their own for CUDA graphs, or try kernels with memory of their own; or both."""
+"""Modes with separate memory pools for CUDA graphs, with trial kernels that use memory, or both."""
 
 _WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
 
 
 def left_out(said: Said) -> None:
-    """Put all of it in place, for good.
+    """Replace `torch.compile`, `torch.jit.trace` and the drawing, permanently.
 
     Args:
-        said: Is told of what is used.
+        said: Receives each use.
     """
     torch.compile = stand_in(said)
     for name in ("trace", "trace_module"):
@@ -45,15 +45,15 @@ def _untraced(func: Any, *_: Any, **__: Any) -> Any:
 
 
 def _undrawn(name: str) -> None:
-    """Let a loaded module's SummaryWriter draw no graphs."""
+    """Make the SummaryWriter of a loaded module skip graphs."""
     sys.modules[name].SummaryWriter.add_graph = lambda *_, **__: None
 
 
 def stand_in(said: Said) -> Callable[..., Any]:
-    """Return what stands in for `torch.compile`.
+    """Return the replacement for `torch.compile`.
 
     Args:
-        said: Is told of what is used: libraries compile some functions of theirs that no training calls.
+        said: Receives each use when called: libraries compile functions that training may never call.
     """
 
     def compile(model: Any = None, *, mode: Any = None, options: Any = None, **_: Any) -> Any:
@@ -65,7 +65,7 @@ def stand_in(said: Said) -> Callable[..., Any]:
         def left_as_it_is(each: Any) -> Any:
             if isinstance(each, nn.Module):
                 warn()
-                each.__dict__["_orig_mod"] = each  # not registered: a module within itself has no end
+                each.__dict__["_orig_mod"] = each  # not registered: it would contain itself
                 return each
             if isinstance(each, type):
                 return each

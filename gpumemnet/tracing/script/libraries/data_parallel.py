@@ -1,4 +1,4 @@
-"""`DistributedDataParallel` for one rank: flat buckets for all gradients, which the real one takes, too.
+"""`DistributedDataParallel` for one rank: flat buckets for all gradients, as in the original.
 
 Source: torch/csrc/distributed/c10d/reducer.cpp and comm.cpp (broadcast_coalesced).
 """
@@ -21,15 +21,15 @@ FIRST_BUCKET_BYTES = MIB
 """torch.distributed._DEFAULT_FIRST_BUCKET_BYTES."""
 BUCKET_MIB = 25
 SENT_BYTES = 250 * MIB
-"""Of weights and buffers that the first rank sends to the others, in one flat copy; two are on their way at a time."""
+"""Weights and buffers that the first rank sends to the others in one flat copy; two copies are in flight at a time."""
 
 
 class DistributedDataParallel(nn.Module):
-    """As `torch.nn.parallel.DistributedDataParallel`, for one rank.
+    """Replacement for `torch.nn.parallel.DistributedDataParallel`, for one rank.
 
     Attributes:
         module: The user's model.
-        buckets: One flat tensor for the gradients of each.
+        buckets: One flat gradient tensor per bucket.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DistributedDataParallel(nn.Module):
                 _grads_are_views(bucket, flat)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model; inputs on the CPU are moved, as the real one moves them where it was given a device."""
+        """Run the model; move inputs from the CPU if the original was given a device, as it does."""
         if self._moves:
             args, kwargs = tree_map(lambda v: v.to(CUDA) if isinstance(v, Tensor) else v, (args, kwargs))
         if self._sends_buffers and self.training:
@@ -64,20 +64,20 @@ class DistributedDataParallel(nn.Module):
         return self.module(*args, **kwargs)
 
     def no_sync(self) -> Any:
-        """Return what a script enters while it accumulates gradients."""
+        """Return the context for gradient accumulation."""
         return nullcontext()
 
     def join(self, *_: Any, **__: Any) -> Any:
-        """Return what a script enters where ranks have different numbers of batches."""
+        """Return the context for ranks with different numbers of batches."""
         return nullcontext()
 
 
 def assigned(tensors: Iterable[Tensor], limits: Sequence[int]) -> list[list[Any]]:
-    """Return which tensors share a bucket (compute_bucket_assignment_by_size).
+    """Assign tensors to buckets (compute_bucket_assignment_by_size).
 
     Args:
-        tensors: In the order in which they fill buckets, each type its own.
-        limits: Bytes with which a type's first bucket is full, its second, and so on; the last holds for the rest.
+        tensors: In the order in which they fill buckets; each type is separate.
+        limits: Bytes at which a type's first bucket is full, its second, and so on; the last limit applies to the rest.
     """
     found: list[list[Any]] = []
     full: dict[Any, int] = {}
@@ -94,7 +94,7 @@ def assigned(tensors: Iterable[Tensor], limits: Sequence[int]) -> list[list[Any]
 
 
 def _send(tensors: Iterable[Tensor]) -> None:
-    """Take what sending takes: a flat copy of each bucket."""
+    """Allocate what sending needs: a flat copy of each bucket."""
     on_the_way: deque[Tensor] = deque(maxlen=2)
     for bucket in assigned(tensors, (SENT_BYTES,)):
         on_the_way.append(_flat(bucket))
@@ -105,7 +105,7 @@ def _flat(bucket: list[Any]) -> Tensor:
 
 
 def _grads_are_views(bucket: list[nn.Parameter], flat: Tensor) -> None:
-    """Let each gradient take its place in the bucket once it is made, as the reducer's hook does."""
+    """Make each gradient a view of its bucket once it is computed, as the reducer's hook does."""
     start = 0
     for parameter in bucket:
         view = flat[start : start + parameter.numel()].view(parameter.shape)

@@ -1,7 +1,7 @@
-"""torchvision's detectors: how many of the boxes that they sample for a training step can be positive.
+"""torchvision's detectors: limit the positive boxes among those sampled for a training step.
 
-Heads for masks and keypoints see the positive ones alone. Which they are the labels say, whose values a trace has not;
-the sampler takes no more of them than `batch_size_per_image * positive_fraction` (of Mask R-CNN's 512 boxes 128).
+Heads for masks and keypoints process only positive boxes. The labels decide which are positive, and a trace has no
+values. The sampler takes at most `batch_size_per_image * positive_fraction` of them (128 of Mask R-CNN's 512 boxes).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from gpumemnet.tracing.trace import masks
 
 _DONE = "_rad_told"
-"""Attribute of the method that stands in."""
+"""Attribute that marks the replaced method."""
 
 
 def pretended() -> None:
-    """Let the boxes' labels say it, if the script has loaded torchvision's detectors; again is no harm."""
+    """Apply the limit, if the script has loaded torchvision's detectors. Calling again is harmless."""
     heads: Any = getattr(sys.modules.get("torchvision.models.detection.roi_heads"), "RoIHeads", None)
     sample = getattr(heads, "select_training_samples", None)
     if sample is None or hasattr(sample, _DONE):

@@ -1,9 +1,9 @@
-"""One rank of a distributed script, where there are neither other ranks nor NCCL.
+"""One rank of a distributed script, without other ranks and without NCCL.
 
-The group is PyTorch's own, with its backend "fake": it answers as for the rank and the number of ranks that launcher or
-script name, and what is sent goes nowhere. What NCCL holds itself is no tensor: the estimate adds it to the process'
-base (`gpumemnet.estimators.base`), as it was measured for one group of several ranks.
-`data_parallel` stands in for DDP; FSDP is PyTorch's own code, with what `sharded` adds.
+The group is PyTorch's, with its backend "fake": it returns the rank and the number of ranks that the launcher or script
+sets, and discards what is sent. NCCL's internal memory is no tensor: the estimate adds it to the process' base
+(`gpumemnet.estimators.base`), as measured for one group of several ranks. `data_parallel` replaces DDP; FSDP is
+PyTorch's code, with the additions of `sharded`.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SENT = (
     *("reduce_scatter", "reduce_scatter_tensor", "reduce_scatter_single", "_reduce_scatter_base"),
     *("all_to_all", "all_to_all_single", "_broadcast_coalesced", "_verify_params_across_processes"),
 )
-"""Operations that fill tensors which are there already; on the GPU they hold no values."""
+"""Operations that fill existing tensors, which hold no values on the GPU."""
 _OF_GROUPS = ("group_desc", "use_local_synchronization")
 
 
 class _Sent:
-    """What came of an operation that was not waited for."""
+    """Result of an asynchronous operation."""
 
     def wait(self, *_: Any) -> bool:
         return True
@@ -49,18 +49,18 @@ class _Sent:
 
 
 class Ranks:
-    """Makes groups whose other ranks are not there."""
+    """Makes groups whose other ranks do not exist."""
 
     def __init__(self, stack: ExitStack, said: Said, recorder: Recorder) -> None:
         self._stack, self._said, self._recorder = stack, said, recorder
         self._begin, self._new_group = torch.distributed.init_process_group, torch.distributed.new_group
 
     def init_process_group(self, *_: Any, rank: int = -1, world_size: int = -1, **__: Any) -> None:
-        """Make the group; other ranks than the first leave, as one is all that is traced.
+        """Make the group. Ranks other than the first exit, as only one is traced.
 
         Args:
-            rank: Of this process; -1 where the launcher's variable says it.
-            world_size: How many ranks there are; -1 likewise.
+            rank: Rank of this process; -1 to use the launcher's variable.
+            world_size: Number of ranks; -1 likewise.
         """
         rank = rank if rank >= 0 else int(os.environ.get("RANK", 0))
         if rank > 0:
@@ -76,12 +76,12 @@ class Ranks:
     def new_group(
         self, ranks: Any = None, timeout: Any = None, backend: Any = None, *_: Any, **how: Any
     ) -> Any:
-        """Make a further group.
+        """Make another group.
 
         Args:
             ranks: Its members; None for all.
-            timeout: Of no use here.
-            backend: As the script asks; all but gloo are taken for NCCL.
+            timeout: Ignored.
+            backend: The requested backend; all but gloo are treated as NCCL.
             **how: As for torch.distributed.
         """
         if backend != "gloo":
@@ -90,19 +90,19 @@ class Ranks:
 
 
 def _gathered(into: Any, value: Any) -> _Sent:
-    """Fill a list, one place for each rank, with what every rank would have sent: the same."""
+    """Fill a list with one entry per rank; every rank would have sent the same."""
     for at in range(len(into)):
         if isinstance(into[at], Tensor) and on_cuda(into[at]):
-            continue  # it is there already
+            continue  # it exists
         into[at] = value
     return _Sent()
 
 
 def counted(stack: ExitStack) -> None:
-    """Let each rank that a launcher starts on this node find a GPU: scripts refuse to start where there are fewer.
+    """Report one GPU for each rank that a launcher starts on this node: scripts refuse to start with fewer.
 
     Args:
-        stack: Holds it.
+        stack: Receives the contexts.
     """
     gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     for module in (torch.cuda, getattr(torch, "accelerator", None)):
@@ -111,12 +111,12 @@ def counted(stack: ExitStack) -> None:
 
 
 def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
-    """Put all of it in place, for good.
+    """Install the replacements permanently.
 
     Args:
-        stack: Holds it.
-        said: Is told what the script does.
-        recorder: Is told of gathered parameters.
+        stack: Receives the contexts.
+        said: Receives what the script does.
+        recorder: Receives gathered parameters.
     """
     ranks = Ranks(stack, said, recorder)
     answers: dict[str, Any] = {
@@ -128,7 +128,7 @@ def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
         "all_gather_object": lambda object_list, obj, *_, **__: _gathered(object_list, obj),
         **dict.fromkeys(SENT, lambda *_, **__: _Sent()),
     }
-    meshes = getattr(torch.distributed, "device_mesh", None)  # has taken some by name
+    meshes = getattr(torch.distributed, "device_mesh", None)  # has imported some by name
     for module in (torch.distributed, torch.distributed.distributed_c10d, meshes):
         for name, answer in answers.items():
             if hasattr(module, name):

@@ -1,7 +1,7 @@
-"""Evaluation: a module that is run without gradients on inputs of the same shapes takes the same memory each time.
+"""Skip repeated evaluation: without gradients, inputs of the same shapes take the same memory each time.
 
-Many scripts evaluate before their first step or between two, over hundreds of batches. Between two backward passes,
-what a module did is noted once more instead of run a third time, and it gives new tensors like those that it gave.
+Many scripts evaluate before the first step or between steps, over hundreds of batches. Between two backward passes, a
+third call of a module is not run: its recorded events are repeated, and new tensors like the earlier results returned.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from gpumemnet.tracing.trace.recorder import Recorder
 from gpumemnet.tracing.trace.tensors import on_cuda
 
 WHOLE = 2
-"""Runs for inputs of the same shapes: in the first a module may make tables that it keeps."""
+"""Full runs for inputs of the same shapes; in the first, a module may build tables that it keeps."""
 _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device)
 
 
 @frozen
 class _Done:
-    """What a module did.
+    """Recorded call of a module.
 
     Attributes:
-        start: Number of the recorder's events before it.
-        end: And after it.
+        start: Number of recorder events before it.
+        end: Number of recorder events after it.
         given: For each leaf of its result (dtype, shape, strides, offset, bytes of the storage, its key), or (value,).
-        spec: How the leaves make the result.
+        spec: Structure of the result from its leaves.
     """
 
     start: int
@@ -41,10 +41,10 @@ class _Done:
 
 
 class Evaluations:
-    """Stands in for modules' calls.
+    """Replaces repeated calls of modules.
 
     Args:
-        recorder: Notes what they make.
+        recorder: Records their allocations.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -53,16 +53,16 @@ class Evaluations:
         self._done: WeakKeyDictionary[nn.Module, dict[Any, list[_Done | None]]] = WeakKeyDictionary()
 
     def forget(self) -> None:
-        """A step or a backward pass changed what else is there: all is run anew."""
+        """Forget all calls: a step or a backward pass changed the state, so everything is run again."""
         self._done.clear()
 
     def call(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        """Call a module.
+        """Call a module, or repeat its recorded call.
 
         Args:
             module: The module.
-            *args: As the script gives them.
-            **kwargs: Likewise.
+            *args: Positional arguments.
+            **kwargs: Arguments by name.
         """
         if self._within or torch.is_grad_enabled():
             return self._call(module, *args, **kwargs)
@@ -92,7 +92,7 @@ class Evaluations:
         return result
 
     def _given(self, leaf: Any, made: set[int]) -> Any:
-        """Return how to make a leaf of a result again; None if it is more than a tensor of its own or a plain value."""
+        """Return how to recreate a leaf of a result; None unless it is a separate tensor or a plain value."""
         if not isinstance(leaf, FakeTensor):
             return (leaf,) if isinstance(leaf, _PLAIN) else None
         key = self._recorder.key_of(leaf) if on_cuda(leaf) else None
@@ -120,7 +120,7 @@ class Evaluations:
 
 
 def _told(leaf: Any) -> Any:
-    """Return what of an argument a call's memory depends on; None if that is more than a shape or a plain value."""
+    """Return the part of an argument that memory depends on; None unless it is a shape or a plain value."""
     if isinstance(leaf, FakeTensor) and on_cuda(leaf):
         return leaf.dtype, tuple(leaf.shape), leaf.stride()
     return (type(leaf), leaf) if isinstance(leaf, _PLAIN) else None

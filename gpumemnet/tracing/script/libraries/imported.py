@@ -1,6 +1,6 @@
-"""What is done once a module has been imported: of libraries that a script may never load.
+"""Call a function once a module has been imported, for libraries that a script may never load.
 
-Standard library alone, and no annotation that an older Python cannot read: whatever Python the user starts loads it.
+Standard library only, and no annotation that an older Python rejects: any Python the user starts loads this.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any
 
 
 class After(importlib.abc.MetaPathFinder):
-    """Finds a module as ever, and calls once it is loaded.
+    """Finder that finds a module as usual and calls a function after it is loaded.
 
     Args:
-        module: Its name.
-        begin: Is called.
+        module: Name of the module.
+        begin: Called after loading.
     """
 
     def __init__(self, module: str, begin: Callable[[], None]) -> None:
         self._module, self._begin, self._looking = module, begin, False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return the module's own spec with a loader that tells when it is done.
+        """Return the module's spec with a loader that reports when loading is done.
 
         Args:
-            name: Of the module that is looked for.
+            name: Name of the requested module.
             path: Where; not used here.
             target: Likewise.
         """

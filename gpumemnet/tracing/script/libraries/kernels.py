@@ -1,6 +1,6 @@
-"""Kernels that libraries bring in Triton (TRL, Liger, Unsloth, flash-linear-attention): they are not run.
+"""Triton kernels of libraries (TRL, Liger, Unsloth, flash-linear-attention) are not run.
 
-A launch allocates nothing in PyTorch: whatever a kernel reads or writes was made before it, and is counted.
+A launch allocates nothing in PyTorch: all memory that a kernel reads or writes is allocated before, and counted.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _PROPERTIES = {
     "mem_clock_rate": 3_201_000,
     "mem_bus_width": 6_144,
 }
-"""Of an H200, as Triton asks CUDA's driver for them (bytes, kHz, bits); kernels choose their tiles by them."""
+"""Properties of an H200 as returned by CUDA's driver (bytes, kHz, bits); kernels choose tile sizes by them."""
 
 
 def left_out() -> None:
-    """Launch no kernel of Triton, if the script ever imports it."""
+    """Skip all Triton kernel launches, if the script ever imports Triton."""
     if "triton" in sys.modules:
         _pretended()
     else:
@@ -43,11 +43,11 @@ def _pretended() -> None:
 
 
 def _not_launched(*_: Any, **__: Any) -> None:
-    """Be a launch of any kernel."""
+    """Stand for the launch of any kernel."""
 
 
 class _Driver:
-    """What libraries ask Triton's driver for, without one."""
+    """Replacement for Triton's driver."""
 
     utils = SimpleNamespace(get_device_properties=lambda device: dict(_PROPERTIES))
 

@@ -1,6 +1,6 @@
-"""Types of tensors as PyTorch named them at first, which scripts still use: `torch.cuda.FloatTensor`.
+"""PyTorch's legacy tensor types, which scripts still use: `torch.cuda.FloatTensor`.
 
-They make tensors by the driver, past all that can be pretended; here they make what `device="cuda"` makes.
+The originals allocate through the driver, which cannot be pretended; here they act like `device="cuda"`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
 
 class _Kind(type):
-    """A type of tensors on the GPU, which makes them but is no class of theirs."""
+    """A legacy GPU tensor type: it makes tensors but is not their class."""
 
     dtype: torch.dtype
 
@@ -38,7 +38,7 @@ class _Kind(type):
         return isinstance(tensor, Tensor) and on_cuda(tensor) and tensor.dtype is cls.dtype
 
     def __call__(cls, *args: Any, **_: Any) -> Any:
-        """Make a tensor of sizes, of another tensor or of values, as the legacy constructors do."""
+        """Make a tensor of sizes, from another tensor or from values, as the legacy constructors do."""
         if len(args) == 1 and isinstance(args[0], Tensor):
             return args[0].to(CUDA, cls.dtype)
         if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
@@ -53,10 +53,10 @@ KINDS = {
 
 
 def pretended(stack: ExitStack) -> None:
-    """Put the types in place, and what sets one as the default.
+    """Install the types and the function that sets one as the default.
 
     Args:
-        stack: Holds it.
+        stack: Receives the contexts.
     """
     for name, kind in KINDS.items():
         stack.enter_context(replaced(torch.cuda, name, kind))
@@ -77,14 +77,14 @@ def pretended(stack: ExitStack) -> None:
 
 
 def type_of(tensor: Tensor, kind: Any = None, *_: Any, **__: Any) -> Any:
-    """Do as `Tensor.type`, for a type that is of the GPU or a tensor that is there.
+    """Act as `Tensor.type` for a GPU type or a tensor on the GPU.
 
     Args:
         tensor: The tensor.
-        kind: The type that it gets; None to ask for its own.
+        kind: The requested type; None to return the tensor's type.
 
     Returns:
-        A tensor or a name; NotImplemented where PyTorch's own method does.
+        A tensor or a name; NotImplemented if PyTorch's own method applies.
     """
     if kind is None:
         return (
@@ -97,7 +97,7 @@ def type_of(tensor: Tensor, kind: Any = None, *_: Any, **__: Any) -> Any:
 
 
 def _of_gpu(kind: Any) -> _Kind | None:
-    """Return the type that a script means, if it is of the GPU."""
+    """Return the type that a script names, if it is a GPU type."""
     if isinstance(kind, str) and kind.startswith("torch.cuda."):
         return KINDS.get(kind.rpartition(".")[2])
     return kind if isinstance(kind, _Kind) else None

@@ -1,6 +1,6 @@
-"""Paged optimizers of bitsandbytes: their states lie in memory that the driver moves between GPU and CPU.
+"""Paged optimizers of bitsandbytes: the driver moves their states between GPU and CPU.
 
-How much of it is on the GPU depends on what else wants the room. All of it is counted there.
+The part on the GPU depends on other demand for memory. Here all of it is counted as GPU memory.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ PAGED = "a paged optimizer's states are counted on the GPU; under pressure the d
 
 
 def pretended(said: Said) -> None:
-    """Stand in for bitsandbytes' calls of the driver, if the script has loaded it; again is no harm.
+    """Replace bitsandbytes' driver calls, if the script has loaded it. Calling again is harmless.
 
     Args:
-        said: Is told if a paged state is made.
+        said: Receives a note if a paged state is made.
     """
     functional: Any = sys.modules.get("bitsandbytes.functional")
     if functional is None:

@@ -1,8 +1,8 @@
-"""What FSDP (FullyShardedDataParallel or fully_shard) does beyond operators; its code itself is PyTorch's.
+"""Memory of FSDP (FullyShardedDataParallel or fully_shard) beyond operators; its code is PyTorch's.
 
-It gives gathered parameters back by making their storage smaller, and has PyTorch work out shapes of whole tensors on
-the side, which take no memory. FullyShardedDataParallel gathers on a stream of its own and splits there what it
-gathered: autograd runs a backward on its forward's stream, so that the whole gradient comes from that stream's memory.
+FSDP frees gathered parameters by shrinking their storage, and has PyTorch compute shapes of whole tensors without
+memory. FullyShardedDataParallel gathers on a separate stream and splits the gathered tensor there. Autograd runs a
+backward on the stream of its forward, so the whole gradient comes from that stream's memory.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from gpumemnet.tracing.trace.device import replaced
 from gpumemnet.tracing.trace.recorder import Recorder
 
 _SHAPES = ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta")
-"""Methods that work out shapes on the side; releases differ, and the first one found calls no other."""
+"""Methods that compute shapes without memory; releases differ, and the first one found calls no other."""
 
 
 def pretended(stack: ExitStack, recorder: Recorder) -> None:
-    """Put it in place, for good.
+    """Install the replacements permanently.
 
     Args:
-        stack: Holds it.
-        recorder: Is told of storages that change their size, and not of shapes worked out on the side.
+        stack: Receives the contexts.
+        recorder: Receives storages that change their size, but not computed shapes.
     """
     resize = torch.UntypedStorage.resize_
 
@@ -49,9 +49,9 @@ def pretended(stack: ExitStack, recorder: Recorder) -> None:
     try:
         from torch.distributed.tensor import _dispatch, _random
         from torch.distributed.tensor._sharding_prop import ShardingPropagator
-    except ImportError:  # before 2.5 it stood elsewhere
+    except ImportError:  # before 2.5 it was elsewhere
         return
-    # Which numbers are drawn for sharded weights nobody asks, and no GPU is there that could tell its random state.
+    # The random numbers for sharded weights do not matter, and there is no GPU to return its random state.
     for owner in (_dispatch, _random):
         if hasattr(owner, "is_rng_supported_mesh"):
             stack.enter_context(replaced(owner, "is_rng_supported_mesh", lambda *_: False))
@@ -67,7 +67,7 @@ def pretended(stack: ExitStack, recorder: Recorder) -> None:
 
 
 def _backward_on(node: Any, recorder: Recorder) -> None:
-    """Let a node of autograd take its memory from the stream that is current now."""
+    """Make a node of autograd allocate from the stream that is current now."""
     pool, before = recorder.pool, []
 
     def enter(*_: Any) -> None:
@@ -82,12 +82,12 @@ def _backward_on(node: Any, recorder: Recorder) -> None:
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Tell whether a model's parameters are divided among the ranks."""
+    """Return whether a model's parameters are divided among the ranks."""
     names = {base.__name__ for module in model.modules() for base in type(module).__mro__}
     return not names.isdisjoint(("FullyShardedDataParallel", "FSDPModule"))
 
 
 def computes_in_half() -> bool:
-    """Tell whether FSDP gathers parameters in 16 bits: its policies say so, and no tensor that lasts."""
+    """Return whether FSDP gathers parameters in 16 bits. Only its policies say so; no lasting tensor does."""
     policies = [p for p in gc.get_objects() if type(p).__name__ in ("MixedPrecision", "MixedPrecisionPolicy")]
     return any(p.param_dtype in (torch.float16, torch.bfloat16) for p in policies)

@@ -1,11 +1,11 @@
-"""A view of the file system for one command, in which whatever it writes is a copy that goes with it.
+"""A view of the file system for one command, in which everything written is a temporary copy.
 
-A mount namespace of its own, for an ordinary user inside a user namespace: overlays lie over what a user may write to,
-and all that no overlay covers is read-only. So no writer can reach a file that was there, whatever its language, and
-nothing that is written stays, but for one scratch folder. Sockets of other programs cannot be reached through overlays,
-those of the system below /run and /var can.
+It is a separate mount namespace, for an ordinary user inside a user namespace. Overlays cover the user's writable
+folders, and all other places are read-only. So no program can change an existing file, and nothing that is written
+stays, except in one scratch folder. Sockets of other programs cannot be reached through overlays; those of the system
+below /run and /var can.
 
-`enter` runs between fork and exec, so it may only raise; `Unavailable` is what the parent then learns of it.
+`enter` runs between fork and exec, so it may only raise; the parent receives `Unavailable`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _NEWNS, _NEWUSER = 0x20000, 0x10000000
 _RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _REMOUNT, _BIND, _REC, _PRIVATE = 32, 4096, 16384, 1 << 18
 _FLAGS = {"nosuid": _NOSUID, "nodev": _NODEV, "noexec": _NOEXEC}
-_LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before a fork: between fork and exec nothing may be
+_LIBC = ctypes.CDLL(None, use_errno=True)  # loaded before a fork: nothing may be loaded between fork and exec
 SYSTEM = frozenset(
     ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "proc", "run", "sbin", "sys", "usr", "var")
 )
-"""Folders of the root that hold programs and sockets of the system, read-only but for what is mounted in them."""
+"""Folders in the root with programs and sockets of the system, read-only except for what is mounted in them."""
 _NO_FILES = frozenset(
     (
         "autofs",
@@ -42,21 +42,21 @@ _NO_FILES = frozenset(
 ) | frozenset(("fusectl", "hugetlbfs", "mqueue", "nsfs", "proc", "pstore", "securityfs", "sysfs", "tracefs"))
 _MOST_OVERLAYS = 256
 MEMORY_SIZE = "4g"
-"""What may be written where no folder on a disk holds the copies."""
+"""Limit on written bytes if no folder on a disk can hold the copies."""
 
 
 class Unavailable(Exception):
-    """Such a view cannot be made here."""
+    """The view cannot be made here."""
 
 
 @frozen
 class Mount:
-    """A line of /proc/self/mountinfo.
+    """One line of /proc/self/mountinfo.
 
     Attributes:
-        point: Where it is mounted.
+        point: Mount point.
         kind: Type of file system.
-        flags: Of the mount, as mount(2) takes them.
+        flags: Flags of the mount, as in mount(2).
     """
 
     point: str
@@ -68,7 +68,7 @@ def mounts_of(text: str) -> list[Mount]:
     """Return the mounts that a mountinfo file lists, in their order.
 
     Args:
-        text: Of the file.
+        text: Content of the file.
     """
     found = []
     for line in text.splitlines():
@@ -83,11 +83,11 @@ def mounts_of(text: str) -> list[Mount]:
 
 
 def enter(scratch: str, home: str) -> None:
-    """Have this process, and all that it starts, write copies.
+    """Make this process and its descendants write copies.
 
     Args:
-        scratch: An absolute path; the one folder that is really written to. The copies lie in it, too.
-        home: The user's, or "".
+        scratch: Absolute path of the only folder that is really written to. It also holds the copies.
+        home: The user's home folder, or "".
 
     Raises:
         Unavailable: The kernel, a container or a mount does not allow it; the process must end.
@@ -117,7 +117,7 @@ def _enter(scratch: str, home: str) -> None:
                 covered.append(path)
                 break
             except OSError:
-                continue  # not below itself, or not on this kind of file system: then it stays read-only
+                continue  # impossible below itself or on this file system: then it stays read-only
     if cwd is not None and not any(_within(cwd, path) for path in covered):
         raise Unavailable(f"{cwd}: no overlay can lie over it")
     _mount(f"/proc/self/fd/{folder}", scratch, None, _BIND)
@@ -131,7 +131,7 @@ def _enter(scratch: str, home: str) -> None:
 
 
 def _cwd() -> str | None:
-    """Return the working folder; None if it was removed, where nothing can be made either."""
+    """Return the working folder; None if it was removed, as nothing can be made there."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _cwd() -> str | None:
 
 
 def _own_namespace() -> str:
-    """Leave the mounts of all others; return what overlays need to be told here."""
+    """Enter a separate mount namespace; return the mount options that overlays need here."""
     if os.geteuid() == 0 and _LIBC.unshare(_NEWNS) == 0:
         return ""
     user, group = os.geteuid(), os.getegid()
@@ -155,7 +155,7 @@ def _own_namespace() -> str:
 
 
 def _hold(path: str) -> int | None:
-    """Open a place, so that it can be named once something lies over it; None if this user cannot reach it."""
+    """Open a path, so that it can be named once it is covered; None if this user cannot reach it."""
     try:
         return os.open(path, os.O_PATH | os.O_NOFOLLOW)
     except OSError:
@@ -163,7 +163,7 @@ def _hold(path: str) -> int | None:
 
 
 def _bases(scratch: str) -> tuple[str, str]:
-    """Return folders for copies: on the disk, and in memory where the disk's would lie below what it covers."""
+    """Return folders for copies: on disk, and in memory where the one on disk would lie below the folder it covers."""
     names = []
     for name in ("disk", "memory"):
         path = os.path.join(scratch, "copies", name)
@@ -175,7 +175,7 @@ def _bases(scratch: str) -> tuple[str, str]:
 
 
 def _covers(mounts: Iterable[Mount], cwd: str | None, home: str) -> list[str]:
-    """Return the folders that overlays are to lie over: what no mount lies below, else each folder in it."""
+    """Return the folders to cover with overlays: those without mounts below, else each folder in them."""
     points = {mount.point for mount in mounts}
     kinds = {mount.point: mount.kind for mount in mounts}
     starts = [f"/{name}" for name in os.listdir("/") if name not in SYSTEM]
@@ -191,7 +191,7 @@ def _covers(mounts: Iterable[Mount], cwd: str | None, home: str) -> list[str]:
         try:
             starts += [each.path for each in os.scandir(path) if each.path not in points]
         except OSError:
-            continue  # another user's
+            continue  # belongs to another user
     places = ["/var/tmp", home] + ([] if cwd is None else [cwd])
     for path in map(os.path.realpath, filter(None, places)):
         below = any(_within(point, path) and point != path for point in points)
@@ -201,7 +201,7 @@ def _covers(mounts: Iterable[Mount], cwd: str | None, home: str) -> list[str]:
 
 
 def _has_owner(path: str, covers: Iterable[str]) -> bool:
-    """Tell whether a folder can be copied by an overlay above it: only its owner copies it, or root."""
+    """Return whether an overlay above can copy a folder: only its owner or root can copy it."""
     mine = os.geteuid() in (0, os.stat(path).st_uid)
     return any(path == each or (mine and _within(path, each)) for each in covers)
 
@@ -224,7 +224,7 @@ def _overlay(path: str, lower: int, copies: str, options: str) -> None:
 
 
 def _read_only(mount: Mount, fd: int) -> None:
-    """Make a mount read-only wherever it can be reached; one that lies below another cannot be."""
+    """Make a mount read-only where it can be reached; one below another mount cannot be."""
     try:
         _mount(None, f"/proc/self/fd/{fd}", None, _REMOUNT | _BIND | _RDONLY | mount.flags)
     except OSError:

@@ -1,9 +1,9 @@
-"""System calls that change the file system, each judged before the kernel does it: seccomp's notifications.
+"""Judge each system call that changes the file system before the kernel runs it, by seccomp notifications.
 
-A filter on the command, and on all that it starts, has the kernel ask this process of each call that may write; a
-thread answers. Needs no right of its own, and Linux 5.5 on x86-64 or ARM. What the filter does not know it refuses:
-other instruction sets, openat2 and io_uring (programs take older calls instead). Writing to a file that is open
-already is not asked: it was judged as it was opened.
+With a filter on the command and its descendants, the kernel asks this process about each call that may write; a thread
+answers. Needs no privileges, and Linux 5.5 on x86-64 or ARM. Calls that the filter does not know are refused: other
+instruction sets, openat2 and io_uring (programs use older calls instead). Writes to an open file are not checked: the
+file was judged when opened.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FDCWD, _PATH_MAX = -100, 4096
 _POLL_MS = 200
 _NO_FOLLOW = 0x100
 
-# Of each call: what it does, and where its arguments are: folder, path, flags, second folder, second path.
+# Per call: the change, and the positions of folder, path, flags, second folder and second path.
 _AT = {
     "openat": ("open", 0, 1, 2, None, None),
     "mkdirat": ("make", 0, 1, None, None, None),
@@ -93,17 +93,17 @@ _MACHINES = {"x86_64": (0xC000003E, 317, _X86), "aarch64": (0xC00000B7, 277, _AR
 
 
 class Unavailable(Exception):
-    """The kernel or a container allows no such filter."""
+    """The kernel or a container does not allow such a filter."""
 
 
 def submit(channel: socket.socket) -> None:
-    """Have this process, and all that it starts, ask; runs between fork and exec.
+    """Install the filter in this process and its descendants; runs between fork and exec.
 
     Args:
-        channel: Takes the descriptor by which the kernel asks.
+        channel: Receives the descriptor for the kernel's notifications.
 
     Raises:
-        Unavailable: Nothing was done.
+        Unavailable: The filter cannot be installed; nothing was changed.
     """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
@@ -120,7 +120,7 @@ def submit(channel: socket.socket) -> None:
 
 
 def _program(architecture: int, numbers: dict[str, int]) -> bytes:
-    """Return the filter: which calls are asked, and which are none here."""
+    """Return the filter program: which calls are checked, and which fail as unknown."""
 
     def line(code: int, k: int, yes: int = 0, no: int = 0) -> bytes:
         return struct.pack("HBBI", code, yes, no, k)
@@ -144,10 +144,10 @@ def _program(architecture: int, numbers: dict[str, int]) -> bytes:
 
 
 class Listener:
-    """Answers the kernel's questions in a thread.
+    """Thread that answers the kernel's notifications.
 
     Args:
-        fd: By which it asks.
+        fd: Descriptor of the notifications.
         allows: Judges a change.
     """
 
@@ -159,7 +159,7 @@ class Listener:
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what asks from now on is refused by the kernel."""
+        """Stop; the kernel refuses all later calls."""
         self._ends.set()
         self._thread.join()
         os.close(self._fd)
@@ -178,25 +178,25 @@ class Listener:
                 answer = (number, 0, 0, _CONTINUE) if allowed else (number, 0, -errno.EACCES, 0)
                 fcntl.ioctl(self._fd, _SEND, bytearray(_ANSWER.pack(*answer)))
             except OSError:
-                continue  # the process is gone, or a signal took the call back
+                continue  # the process ended, or a signal interrupted the call
 
     def _judged(self, pid: int, name: str, arguments: Sequence[int]) -> bool:
         try:
             return self._allows(change_of(pid, name, arguments))
         except (OSError, KeyError, ValueError):
-            return False  # not to be read: nobody can say what it would do
+            return False  # unreadable: its effect is unknown
 
 
 def change_of(pid: int, name: str, arguments: Sequence[int]) -> Change:
-    """Return what a call would do.
+    """Return the change that a call would make.
 
     Args:
-        pid: Of the thread that makes it.
-        name: Of the call.
-        arguments: Its six.
+        pid: Id of the calling thread.
+        name: Name of the call.
+        arguments: Its six arguments.
 
     Raises:
-        OSError: Its memory or its folders cannot be read.
+        OSError: The thread's memory or folders cannot be read.
     """
     does, folder, path, flags, folder_to, path_to = _CALLS[name]
     where = _path(pid, arguments, folder, path)
@@ -212,7 +212,7 @@ def change_of(pid: int, name: str, arguments: Sequence[int]) -> Change:
 
 
 def _path(pid: int, arguments: Sequence[int], folder: int | None, path: int | None) -> str:
-    """Return an absolute path: an argument's, from the folder of another argument or the working folder."""
+    """Return an argument's absolute path, relative to another argument's folder or the working folder."""
     text = "" if path is None or not arguments[path] else _text(pid, arguments[path])
     if text.startswith("/"):
         return text
@@ -222,7 +222,7 @@ def _path(pid: int, arguments: Sequence[int], folder: int | None, path: int | No
 
 
 def _text(pid: int, address: int) -> str:
-    """Return what a process holds at an address, up to its zero."""
+    """Return the zero-terminated string at an address of a process."""
     memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
     try:
         read = b""

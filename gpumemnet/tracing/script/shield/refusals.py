@@ -1,7 +1,7 @@
-"""Which changes of the file system a trace refuses, where the kernel allows no view of its own: pure, but for looking.
+"""Decide which file system changes a trace refuses, where the kernel allows no separate view. No writes.
 
-What was there stays as it is. New files may be made, changed and removed again; they stay, as nothing proves afterwards
-that no other program has taken them over. Pipes, sockets and character devices hold nothing that could be lost.
+Existing files stay unchanged. New files may be made, changed and removed; they stay, as nothing proves afterwards that
+no other program uses them. Pipes, sockets and character devices hold nothing that could be lost.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
 OF_PROCESS = ("/dev/fd/", "/dev/std", "/proc/self/", "/proc/thread-self/")
-"""Paths that mean another file for each process: what it has open already was judged as it opened it."""
+"""Paths that name a different file in each process; files that are already open were judged when opened."""
 
 
 class Change(NamedTuple):
-    """A system call that changes the file system.
+    """System call that changes the file system.
 
     Attributes:
         does: "open", "make", "link", "remove", "rename", "mark" (mode, owner, times, attributes, size) or
             "mark of link".
-        path: Absolute; where it ends in a symbolic link, `follows` says which is meant.
-        to: The new name, of "rename" and "link".
-        flags: As open(2) takes them.
-        follows: Whether the file behind a link is meant.
+        path: Absolute path; for a symbolic link, `follows` says which file is meant.
+        to: The new name for "rename" and "link".
+        flags: Flags of open(2).
+        follows: Whether the target of a link is meant.
     """
 
     does: str
@@ -35,13 +35,13 @@ class Change(NamedTuple):
 
 
 class Refusals:
-    """Judges changes, and knows what the trace itself has made.
+    """Judges changes and remembers the files that the trace made.
 
     Args:
-        scratch: Folders that are the trace's own.
+        scratch: Folders of the trace.
 
     Attributes:
-        refused: What was refused first; "" if nothing was.
+        refused: The first refused path; "" if none was refused.
     """
 
     def __init__(self, *scratch: str) -> None:
@@ -49,10 +49,10 @@ class Refusals:
         self._made = {os.path.realpath(folder) for folder in scratch}
 
     def allows(self, change: Change) -> bool:
-        """Judge a change, and take note of what it will make.
+        """Judge a change, and record what it will make.
 
         Args:
-            change: Before it is done.
+            change: The change, before it is made.
         """
         if change.path.startswith(OF_PROCESS):
             return True
@@ -80,7 +80,7 @@ class Refusals:
         creates = change.does in ("make", "rename") or change.flags & os.O_CREAT
         creates = creates or (
             change.does == "link" and self._is_new(path)
-        )  # else it is the old file, by another name
+        )  # else it is the old file under another name
         if creates and _status(made) is None:
             self._made.add(made)
 
@@ -93,7 +93,7 @@ class Refusals:
 
 
 def _place(path: str, *, follows: bool) -> str:
-    """Return where a path leads, without links on the way."""
+    """Return the path with links resolved."""
     if follows:
         return os.path.realpath(path)
     path = path.rstrip("/") or "/"

@@ -1,4 +1,4 @@
-"""How the files of the user are kept as they are while a script is traced: two ways, and the first that works here."""
+"""Protect the user's files while a script is traced: two ways, and the first that works is used."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ NONE_HERE = (
 
 
 class Shield(Protocol):
-    """A way to keep files as they are."""
+    """A way to protect files."""
 
     def begin(self) -> None:
-        """Take effect on this process and all that it starts; runs between fork and exec, and may only raise."""
+        """Take effect on this process and its descendants; runs between fork and exec, and may only raise."""
 
     def started(self) -> None:
         """Do the parent's part, once the command runs."""
 
     def end(self) -> str:
-        """End the parent's part, also where nothing was started; return the file that was refused first, or ""."""
+        """End the parent's part, even if nothing was started; return the first refused file, or ""."""
 
 
 class Copies:
-    """Whatever is written is a copy, which goes with the trace."""
+    """Shield by copies: everything written is a copy that is removed with the trace."""
 
     def __init__(self, folder: str, home: str) -> None:
         self._folder, self._home = folder, home
 
     def begin(self) -> None:
-        """As Shield says."""
+        """Implement `Shield`."""
         apart.enter(self._folder, self._home)
 
     def started(self) -> None:
-        """As Shield says."""
+        """Implement `Shield`."""
 
     def end(self) -> str:
-        """As Shield says."""
+        """Implement `Shield`."""
         return ""
 
 
 class Refusing:
-    """What changes a file that was there is refused; new files stay."""
+    """Shield by refusal: changes of existing files are refused; new files stay."""
 
     def __init__(self, folder: str, home: str) -> None:
         self._refusals = Refusals(folder)
@@ -58,16 +58,16 @@ class Refusing:
         self._listener: listened.Listener | None = None
 
     def begin(self) -> None:
-        """As Shield says."""
+        """Implement `Shield`."""
         listened.submit(self._childs)
 
     def started(self) -> None:
-        """As Shield says."""
+        """Implement `Shield`."""
         _, fds, _, _ = socket.recv_fds(self._mine, 1, 1)
         self._listener = listened.Listener(fds[0], self._refusals.allows)
 
     def end(self) -> str:
-        """As Shield says."""
+        """Implement `Shield`."""
         if self._listener is not None:
             self._listener.stop()
         for each in (self._mine, self._childs):
@@ -86,13 +86,13 @@ def start(
 
     Args:
         command: Its words.
-        shields: To be tried, in this order.
-        folder: The trace's own.
-        bound: Runs in the new process, once the shield is there.
+        shields: Shields to try, in this order.
+        folder: The trace's folder.
+        bound: Runs in the new process once the shield is active.
         **how: Further arguments of Popen, `env` among them.
 
     Raises:
-        TraceError: None works.
+        TraceError: No shield works.
         OSError: The command cannot be started.
     """
     why = []
@@ -118,7 +118,7 @@ def start(
                 why.append(told.recv(300).decode(errors="replace"))
                 continue
             raise
-        except BaseException:  # a signal: whoever called ends what was started
+        except BaseException:  # a signal: the caller ends what was started
             shield.end()
             raise
         finally:

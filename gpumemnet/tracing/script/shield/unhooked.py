@@ -1,7 +1,7 @@
-"""Programs that load a framework without what stands in for the GPU: they would really train, on the CPU.
+"""Find programs that load a framework without the pretended GPU: they would really train, on the CPU.
 
-The hook maps a file as its Python starts: children that are forked have it too, and what another program takes the
-place of has not. So one look at what a process has mapped tells both, whatever it was started by.
+The hook maps a file when its Python starts. Forked children keep the mapping; a program started by exec does not. So
+the mappings of a process show both, however it was started.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _WHAT = (
 
 
 def first(processes: Iterable[int], hooked: str) -> int | None:
-    """Return the first process that has a framework and not the hook.
+    """Return the first process that has a framework but not the hook.
 
     Args:
         processes: Their ids.
-        hooked: The end of the path of the file that the hook maps.
+        hooked: End of the path of the file that the hook maps.
     """
     for pid in processes:
         try:
@@ -40,11 +40,11 @@ def first(processes: Iterable[int], hooked: str) -> int | None:
 
 
 def why(pid: int, folder: str) -> str:
-    """Return in one line how a process came to be without the hook, and what to do.
+    """Explain in one line why a process has no hook, and what to do.
 
     Args:
         pid: Its id.
-        folder: Where the hook is, which PYTHONPATH is to hold.
+        folder: Folder of the hook, which must be in PYTHONPATH.
     """
     environment = dict(word.partition("=")[::2] for word in _words(pid, "environ"))
     words = _words(pid, "cmdline")
