@@ -11,7 +11,6 @@ from pathlib import Path
 
 from lab import config
 from lab.place import ClusterSpec, NodeSpec, Place
-from slurm_plugin.admin.own_files.templates import GUARD, STUBS
 from slurm_plugin.core.files.atomic import rewrite_file
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 
@@ -75,16 +74,13 @@ def _write_node(place: Place, spec: ClusterSpec, node: NodeSpec, web_port: int) 
 
 
 def _write_lua(place: Place, slurm_uid: int) -> None:
-    """Write the shims and guards: Slurm's two files next to slurm.conf, RAD's modules and guards in a folder."""
+    """Write the shims: Slurm's two files next to slurm.conf, RAD's modules in a folder."""
     source = next(place.venv.glob("lib/python3*/site-packages/slurm_plugin/lua"))
     folder = place.etc / "rad"
     folder.mkdir()
     for path in source.glob("*.lua"):
         shutil.copy(path, place.etc if path.name in config.STAND_IN_LUA else folder)
     (folder / "rad_settings.lua").write_text(config.lua_settings(place, slurm_uid))
-    for name in STUBS:
-        (folder / name).write_text(GUARD.format(hook=place.etc / name))
-        (folder / name).chmod(0o755)
 
 
 def _make_devices(folder: Path, count: int) -> None:

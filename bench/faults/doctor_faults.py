@@ -24,6 +24,7 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.mend import findings, mend
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
+from slurm_plugin.admin.own_files.templates import GUARD, STUBS
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits, written
@@ -271,6 +272,14 @@ FAULTS: tuple[Fault, ...] = (
 )
 
 
+def lay_guards(etc: Path) -> None:
+    """Write the guards of the hooks next to slurm.conf, as `rad install` does."""
+    for name in STUBS:
+        guard = etc / "rad" / name
+        guard.write_text(GUARD.format(hook=etc / name))
+        guard.chmod(0o755)
+
+
 def seed(fault: Fault, etc: Path) -> None:
     """Bring a fault into the folder of slurm.conf."""
     for name, edit in fault.files.items():
@@ -293,6 +302,7 @@ def main() -> int:
     cluster = Cluster(Place(root=home / f"faults-{part}", venv=home / "venv"))
     try:
         cluster.up(ClusterSpec(nodes=(NODE_SPEC,)))
+        lay_guards(cluster.place.etc)
         version = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10).version()
         right = _said(cluster)
         for fault in [each for each in FAULTS if options.only in each.name][part - 1 :: parts]:

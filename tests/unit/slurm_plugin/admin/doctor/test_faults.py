@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from golden_texts import Golden
 
-from bench.faults.doctor_faults import FAULTS, Fault, seed
+from bench.faults.doctor_faults import FAULTS, Fault, lay_guards, seed
 from lab.config import Site
 from lab.files import write_files
 from lab.place import ClusterSpec, NodeSpec, Place
@@ -55,6 +55,7 @@ def a_site(folder: Path, fault: Fault) -> Path:
         ports={"slurmctld": 1, "n0": 2, "n0-web": 3},
     )
     write_files(place, ClusterSpec(nodes=(NodeSpec(name="n0"),)), site)
+    lay_guards(place.etc)
     return place.etc
 
 
