@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -109,8 +110,8 @@ def test_runs_of_others_recalibrate_a_new_model(jobs: Jobs, learning: Cluster) -
     learning.wait("radd books more", learned, 30)
     after = asked(jobs)
     assert after["sbatch"]["says"][0] in found[-1] and before["sbatch"]["says"][0] in shipped
-    assert after["sbatch"]["learned"].startswith(
-        "re-calibrated by 40 runs of this site (40 models, 5 users): "
-    )
+    # A run of a test before this one may be reported late, and counts too.
+    said = r"re-calibrated by 4[01] runs of this site \(4[01] models, [56] users\): "
+    assert re.match(said, after["sbatch"]["learned"])
     margins = [told["upper_mib"] - told["estimate_mib"] for told in (before, after)]
     assert margins[1] == pytest.approx(SCORE * margins[0], rel=0.01)
