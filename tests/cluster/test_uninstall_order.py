@@ -97,7 +97,7 @@ def jobs_run(jobs: Jobs) -> None:
         submit(jobs, *asks, "--wrap", "srun true") for asks in (("--gres=gpu:1",), ("--ntasks=1",), SHARED)
     ]
     for job in started:
-        jobs.wait(job, "COMPLETED")
+        jobs.wait(job, "COMPLETED", timeout_s=150)  # the Epilog may be a stub already: reconciled after 45 s
     assert not {"drain", "down", "inval"} & set(node_state(jobs.cluster).replace("*", "").split())
 
 
