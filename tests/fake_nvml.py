@@ -1,4 +1,4 @@
-"""A driver as pynvml shows it, with one switch for each difference that monitor/nvml_card.py knows."""
+"""A driver as pynvml shows it, with one switch for each difference that monitor/gpus/nvml_gpu.py knows."""
 
 from __future__ import annotations
 

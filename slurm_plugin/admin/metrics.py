@@ -1,7 +1,7 @@
 """`rad metrics`: the controller's metrics for Prometheus: radd's health, and jobs that wait for GPUs.
 
 It queries radd over its socket as job_submit.lua does, and Slurm as any user may. radd itself serves no metrics,
-because submissions wait for it. Only this file and monitor/metrics.py import prometheus-client.
+because submissions wait for it. Only this file and monitor/export/metrics.py import prometheus-client.
 """
 
 from __future__ import annotations

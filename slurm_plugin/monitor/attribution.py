@@ -1,6 +1,6 @@
 """Which Slurm job each GPU process belongs to.
 
-The kernel shows it by the process's parents, session or cgroup; otherwise its environment does (slurm/processes.py has
+The kernel shows it by the process's parents, session or cgroup; otherwise its environment does (node/processes.py has
 the details). Where the users of jobs are known, a process of another user belongs to no job, whatever shows it, and an
 entry in its environment counts only for a known job. Such an entry is never certain: it counts towards a job's usage,
 but the job is not judged by it.

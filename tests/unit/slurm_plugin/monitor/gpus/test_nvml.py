@@ -1,4 +1,4 @@
-"""One test for each row of the table in monitor/nvml_card.py."""
+"""One test for each row of the table in monitor/gpus/nvml_gpu.py."""
 
 from __future__ import annotations
 
