@@ -162,11 +162,16 @@ def _runs_anew(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
 
 
 def _stop_mps(run: Path, job: HookJob, clock: Clock, log: HookLog) -> None:
-    if (run / "mps").is_dir():
-        from slurm_plugin.mps import Mps
+    real, simulated = (run / "mps").is_dir(), (run / "simulated-mps").is_dir()
+    if not real and not simulated:
+        return
+    from slurm_plugin.mps.node import Mps
+    from slurm_plugin.mps.simulated import SimulatedMps
 
+    for found, kind in ((real, Mps), (simulated, SimulatedMps)):
         try:
-            Mps(run, clock=clock).release(job.job_id)
+            if found:
+                kind(run, clock=clock).release(job.job_id)
         except RadError as exc:
             log.say(EventKind.NOT_RELEASED, str(exc))
 

@@ -135,10 +135,10 @@ def visible_gpus(environment: Mapping[str, str]) -> list[Gpu]:
 def _simulated(gpus: SimulatedGpus, environment: Mapping[str, str]) -> list[SimulatedGpu]:
     """Return the cards of a simulation that CUDA would show; unknown names end the list, as in CUDA."""
     cards = gpus.cards()
-    served = Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", "")).name
-    own = environment.get("RAD_GPUS", "").split(",") if environment.get("RAD_CONFINED") == "1" else [served]
+    by_uuid = {card.uuid: card for card in cards}
+    served = [part for part in Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", "")).parts if part in by_uuid]
+    own = environment.get("RAD_GPUS", "").split(",") if environment.get("RAD_CONFINED") == "1" else served
     if any(card.uuid in own for card in cards):  # a daemon counts its own GPU alone, a confined job its own
-        by_uuid = {card.uuid: card for card in cards}
         cards = tuple(replace(by_uuid[uuid], index=index) for index, uuid in enumerate(own))
     tokens = environment.get("CUDA_VISIBLE_DEVICES", ",".join(str(card.index) for card in cards)).split(",")
     caps = _caps(environment.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", ""))

@@ -64,6 +64,12 @@ class Policy(StrEnum):
     COLLOCATE = "collocate"
 
 
+class MpsServer(StrEnum):
+    """Requested MPS server of a job: OWN is shared with no other job."""
+
+    OWN = "own"
+
+
 class Group(StrEnum):
     """Family of layer kinds that are treated alike; FUNCTION and LOSS are operations that no row shows."""
 

@@ -73,6 +73,8 @@ def wanted_by(
         estimate_bytes=booking.estimate_bytes,
         profile_key=booking.profile_key,
         smact=booking.smact,
+        processes=booking.processes,
+        own_server=booking.own_server,
     )
     return replace(wanted, demand=demand, recoveries=booking.recoveries, by_task=booking.by_task)
 

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prolog.place import Placed
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
+from slurm_plugin.core.records.node import Demand
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.node.facts import Card, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
+
+if TYPE_CHECKING:
+    from slurm_plugin.mps import Mps
 
 _OF_CONTAINERS = ("APPTAINERENV_CUDA_VISIBLE_DEVICES", "SINGULARITYENV_CUDA_VISIBLE_DEVICES")
 """A container sees the MPS pipe only if it is mounted there, and without it 0 is the node's first GPU. So it gets the
@@ -92,7 +97,7 @@ def visible_devices(
 
 
 def mps_of(
-    node: Node, job: HookJob, placed: Placed, settings: PartitionConfig, log: HookLog
+    node: Node, job: HookJob, placed: Placed, settings: PartitionConfig, demand: Demand, log: HookLog
 ) -> dict[str, str] | None:
     """Start MPS for a placed job if required, and return the job's MPS settings; None if it did not start.
 
@@ -103,6 +108,7 @@ def mps_of(
         job: The job, as slurmd passes it to its hooks.
         placed: The job's allocation.
         settings: The partition's settings.
+        demand: What the job may use, and the key of its server.
         log: Logs an MPS that did not start.
     """
     held = placed.reservation
@@ -115,15 +121,19 @@ def mps_of(
             from slurm_plugin.mps.simulated import simulated_mps
 
             folder = Path(node.config.telemetry.simulated_folder)
-            return simulated_mps(folder, node.run, held.gpus[0], cap_bytes=cap_bytes)
-        from slurm_plugin.mps import Mps
+            mps: Mps = simulated_mps(folder, node.run, clock=node.clock)
+        else:
+            from slurm_plugin.mps import Mps
 
-        return Mps(node.run, clock=node.clock).acquire(
+            mps = Mps(node.run, clock=node.clock)
+        return mps.acquire(
             gpu=held.gpus[0],
             user_id=job.user_id,
             job_id=job.job_id,
             cap_bytes=cap_bytes,
             gpu_bytes=placed.reading.usable_bytes,
+            key=demand.server or None,
+            processes=demand.processes,
         )
     except MpsError as exc:
         log.say(EventKind.WITHOUT_MPS, str(exc))

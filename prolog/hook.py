@@ -14,6 +14,7 @@ from prolog.demand import signed_booking, wanted_by
 from prolog.environment import environment_of, mps_of
 from prolog.place import Placed, place
 from prolog.seats import why_no_start
+from prolog.servers import with_server
 from slurm_plugin.core.booking.step_environment import told_of
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.last_good import config_in_force
@@ -139,9 +140,9 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.say(EventKind.LEFT_ALONE, "MIG")
         node.job_file(job.job_id).remove()
         return
-    demand = wanted.demand
+    demand = with_server(wanted.demand, node, job, settings)
     placed = _placed(node, job, demand, settings, log)
-    mps = {} if placed is None else mps_of(node, job, placed, settings, log)
+    mps = {} if placed is None else mps_of(node, job, placed, settings, demand, log)
     if mps is None:  # only the guard limits it: place it again
         demand = replace(demand, uncapped=True)
         placed, mps = _placed(node, job, demand, settings, log), {}

@@ -186,4 +186,5 @@ def _reservation(
         smact=demand.smact,
         restart=demand.restart,
         uncapped=demand.uncapped,
+        server="" if demand.uncapped else demand.server,
     )

@@ -12,7 +12,7 @@ from typing import Literal
 from gpumemnet.directives.meant import no_summary
 from gpumemnet.directives.parse import MARK, Directives, parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError, lines_of
-from gpumemnet.names import Policy
+from gpumemnet.names import MpsServer, Policy
 from slurm_plugin.core.comments.signed_comment import profile_in, user_words
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.records.submission import Claims
@@ -77,6 +77,7 @@ def claims_of(directives: Directives | None, comment: str) -> Claims:
         retry=directives.retry,
         gpus=directives.gpus,
         confidence=directives.confidence,
+        own_server=directives.mps_server is MpsServer.OWN,
     )
 
 

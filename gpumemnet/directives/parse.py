@@ -14,7 +14,7 @@ from gpumemnet.directives.meant import as_directive, closed_up, paired, quoted
 from gpumemnet.directives.values import READERS, Confidence, short
 from gpumemnet.directives.words import Place, split, until_space
 from gpumemnet.errors import DirectiveError
-from gpumemnet.names import Optimizer, Policy, Precision
+from gpumemnet.names import MpsServer, Optimizer, Policy, Precision
 from gpumemnet.training import TrainingSetup
 
 MARK = "#RAD"
@@ -37,6 +37,7 @@ class Directives:
         memory_bytes: The memory stated by the user; None if not stated.
         retry: False if the user opted out of recovery.
         confidence: Share of jobs that the booking must be enough for, or how to choose it; None for the partition's.
+        mps_server: The requested MPS server; None for the partition's setting.
         path: Origin: the script's path, or "comment".
         line: Line of `model=`, or of the first directive; None in a comment.
     """
@@ -48,6 +49,7 @@ class Directives:
     memory_bytes: int | None = None
     retry: bool = True
     confidence: Confidence | None = None
+    mps_server: MpsServer | None = None
     path: str = "comment"
     line: int | None = None
 
@@ -201,6 +203,7 @@ def _directives(
         memory_bytes=values.get("memory"),
         retry=values.get("retry", True),
         confidence=values.get("confidence"),
+        mps_server=values.get("mps_server"),
         path=path,
         line=lines.get("model", words[0][1].line),
     )

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gpumemnet.directives.words import Place
 from gpumemnet.errors import DirectiveError, SetupError
-from gpumemnet.names import Optimizer, Policy, Precision, StrEnum
+from gpumemnet.names import MpsServer, Optimizer, Policy, Precision, StrEnum
 from gpumemnet.units import GIB, KIB, MIB
 
 MAX_COUNT = 1 << 30
@@ -145,5 +145,6 @@ READERS: dict[str, Callable[[str, str, Place], Any]] = {
     "memory": _memory,
     "retry": _flag,
     "confidence": _confidence,
+    "mps_server": _one_of(MpsServer),
 }
 """Parser of each key: converts the text to a value, or raises DirectiveError."""

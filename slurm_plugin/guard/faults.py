@@ -32,15 +32,16 @@ def fault_incidents(
     fault: Fault,
     *,
     gpu: str,
-    user_id: int,
+    user_id: int | None,
     seen: Mapping[int, Seen],
     on_server: Collection[int],
+    users: Mapping[int, int],
     now_s: float,
     sampled_s: float,
 ) -> list[Incident]:
     """Return the incidents of a fault: one for the processes that samples showed, one for those that none showed.
 
-    A server serves one user. If its log names another user's processes, the entry was forged and is ignored.
+    A server serves the users of its jobs. If its log names another user's processes, these are ignored.
     A process that no sample showed belongs to a job that is counted on the server, is not named, and has no other
     process running. If the culprit itself was never sampled, it is one of these jobs. If there are several, the
     culprit is unknown: they are treated as if the server had ended, and each may be rerun a few times. A single one is
@@ -49,13 +50,18 @@ def fault_incidents(
     Args:
         fault: What the log says.
         gpu: UUID of the GPU.
-        user_id: The user that the server serves.
+        user_id: The one user that the server serves; None if several may share it.
         seen: Processes of jobs by pid, including those that ended recently.
         on_server: Jobs that are counted on the server.
+        users: User of each job that is, or was a moment ago, on the server.
         now_s: Seconds since the epoch.
         sampled_s: When the last sample was taken, on the clock of `seen`.
     """
-    jobs_of = {pid: one.job_id for pid, one in seen.items() if one.user_id == user_id}
+    jobs_of = {
+        pid: one.job_id
+        for pid, one in seen.items()
+        if one.user_id is not None and one.user_id in (user_id, users.get(one.job_id))
+    }
     culprit = jobs_of.get(fault.culprit)
     named = {jobs_of[pid] for pid in (*fault.ended, fault.culprit) if pid in jobs_of}
     living = {one.job_id for pid, one in seen.items() if one.last_s >= sampled_s and pid not in fault.ended}
@@ -72,7 +78,7 @@ def fault_incidents(
         first_s=now_s,
         last_s=now_s,
         culprit=culprit,
-        culprit_user_id=user_id,
+        culprit_user_id=user_id if culprit is None else seen[fault.culprit].user_id,
         victims=tuple(sorted((named | (set() if nobody_knows else unseen)) - {culprit or 0})),
         detail=detail,
     )

@@ -18,7 +18,8 @@ TOLERANCE_BYTES = 512 * MIB
 def overruns(reading: GpuReading, shares: Sequence[Share], sample: Sample) -> Iterator[Finding]:
     """Find jobs that use more memory than they may.
 
-    A job above a limit that MPS enforces bypassed MPS on purpose. Below its limit, or without an enforced limit (no
+    A job above a limit that MPS enforces bypassed MPS on purpose, or dropped its own limit and took up to the largest
+    one among its server's jobs. Below its limit, or without an enforced limit (no
     MPS here), a job may need more than estimated without any fault. It is then stopped only if other jobs could not
     get what they booked, and only the one furthest above its own estimate. Above its limit, it is also stopped if a
     job that Slurm has started waits for what it booked. A job within its booking is never stopped. Memory used or

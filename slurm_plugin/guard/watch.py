@@ -17,6 +17,7 @@ from slurm_plugin.core.ledger.requeued_jobs import owed_bytes, waiting_jobs
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
+from slurm_plugin.core.placement.servers import user_of
 from slurm_plugin.core.process.identity import PROC, Process
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.guard.faults import Seen, fault_incidents
@@ -88,6 +89,7 @@ class Guard:
         self._lost: dict[int, float] = {}
         self._leaving = Leaving(self._incidents)
         self._seen: dict[int, Seen] = {}
+        self._served: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
 
     def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
         """Judge one sample.
@@ -199,16 +201,31 @@ class Guard:
         """Return the faults that MPS servers reported, and the servers that ended while jobs used them."""
         if self._config.telemetry.source == "simulated":
             return []
+        on_servers = self._mps.users()
+        self._served = {
+            at: {job: last for job, last in jobs.items() if sampled_s - last[1] <= PIDS_KEPT_S}
+            for at, jobs in self._served.items()
+        }
+        for at, jobs in on_servers.items():
+            self._served.setdefault(at, {}).update(
+                (job, (user_id, sampled_s)) for job, user_id in jobs.items()
+            )
+        self._served = {at: jobs for at, jobs in self._served.items() if jobs}
         found = [
             incident
-            for (gpu, user_id), faults in self._log.faults().items()
+            for (gpu, key), faults in self._log.faults().items()
             for fault in faults
             for incident in fault_incidents(
                 fault,
                 gpu=gpu,
-                user_id=user_id,
+                user_id=user_of(key),
                 seen=self._seen,
-                on_server=self._mps.jobs_on(gpu, user_id),
+                on_server=on_servers.get((gpu, key), {}).keys(),
+                users={
+                    job: user_id
+                    for job, (user_id, _) in self._served.get((gpu, key), {}).items()
+                    if user_of(key) is None
+                },
                 now_s=now_s,
                 sampled_s=sampled_s,
             )

@@ -12,7 +12,7 @@ from slurm_plugin.core.errors import CommandError, MpsError
 from slurm_plugin.core.process.identity import Process, owner_of
 from slurm_plugin.core.process.run import SYSTEM_PATH, run, spawn_daemon
 from slurm_plugin.core.units import to_mib_up
-from slurm_plugin.mps.access import close_files, let_in
+from slurm_plugin.mps.access import close_files
 
 LOG = "daemon.log"
 """Output of daemon and server; with `-f` that is their whole log. mps/log.py reads it and keeps it short."""
@@ -26,21 +26,22 @@ _LONGEST_SOCKET_NAME = "/control_privileged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """One user's daemon on one GPU, whether it runs or not.
+    """One daemon on one GPU, whether it runs or not.
 
-    Root runs it, so the user can neither lift a limit nor end it, and only this user's processes reach its pipe.
+    Root runs it, so its users can neither lift a limit nor end it, and only root can enter its folders until access.py
+    admits others to its pipe.
 
     Attributes:
-        place: RUN/mps/<GPU>/<user id>.
+        place: RUN/mps/<GPU>/<key of the server>.
         gpu: UUID of the GPU, the only one it sees.
-        user_id: The user that it serves.
+        user_id: The one user that it serves by its key; None for a server that several may share.
         control: The control program, by name or absolute path.
         clock: Time.
     """
 
     place: Path
     gpu: str
-    user_id: int
+    user_id: int | None
     control: str
     clock: Clock
 
@@ -68,7 +69,6 @@ class Daemon:
             self.place.chmod(0o711)
             for folder in (self.pipe, self.log):
                 folder.mkdir(mode=0o700)
-            let_in(self.pipe, self.user_id)
             (self.place / LOG).touch(mode=0o600)
             pid = spawn_daemon(
                 [self.control, "-f", "-multiuser-server"],
@@ -120,6 +120,18 @@ class Daemon:
             MpsError: The daemon does not answer.
         """
         return tuple(int(word) for word in self.ask("get_server_list", deadline).split() if word.isdigit())
+
+    def clients(self, server: Process, deadline: Deadline) -> int:
+        """Return the number of processes that are connected to a server.
+
+        Args:
+            server: The server.
+            deadline: By when it must be over.
+
+        Raises:
+            MpsError: The daemon does not answer.
+        """
+        return len(self.ask(f"get_client_list {server.pid}", deadline).split())
 
     def start_server(self, limit_bytes: int, deadline: Deadline) -> Process:
         """Start the server, if there is none, and set the limit of every later client.

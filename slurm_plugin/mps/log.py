@@ -32,12 +32,12 @@ class LogWatch:
         self._offsets: dict[Path, int] = {}
         self._last: dict[Path, list[str]] = {}
 
-    def faults(self) -> dict[tuple[str, int], tuple[Fault, ...]]:
-        """Return the faults since the last round, by GPU and user of the server.
+    def faults(self) -> dict[tuple[str, str], tuple[Fault, ...]]:
+        """Return the faults since the last round, by GPU and key of the server.
 
         A fault may be returned twice if its lines came in two rounds.
         """
-        found: dict[tuple[str, int], tuple[Fault, ...]] = {}
+        found: dict[tuple[str, str], tuple[Fault, ...]] = {}
         paths = set(self._folder.glob(f"*/*/{LOG}"))
         self._offsets = {path: offset for path, offset in self._offsets.items() if path in paths}
         self._last = {path: lines for path, lines in self._last.items() if path in paths}
@@ -49,7 +49,7 @@ class LogWatch:
             before, self._last[path] = self._last.get(path, []), lines
             faults = faults_in([*before, *lines]) if lines else ()
             if faults:
-                found[path.parent.parent.name, int(path.parent.name)] = faults
+                found[path.parent.parent.name, path.parent.name] = faults
         return found
 
     def _new_lines(self, path: Path) -> list[str]:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline, SystemClock
 from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.placement.servers import is_server_key, user_of
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.units import to_mib_up
+from slurm_plugin.mps.access import admit
 from slurm_plugin.mps.daemon import LOG, Daemon
 from slurm_plugin.mps.state import State, locked, read_state, write_state
 
@@ -21,6 +23,13 @@ START_BUDGET_S = 3.0
 
 STOP_BUDGET_S = 2.0
 """How long a daemon may take to quit; its clients are gone when the last job's epilog runs."""
+
+MOST_CLIENTS = 48
+"""Processes that a server takes: 48 on every driver for Volta and later GPUs, 60 on some of the newest. The smaller
+number costs a job a server of its own, the larger one could cost it its start (CUDA error 808)."""
+
+SPARE_CLIENTS = 4
+"""Slots kept for processes that a request does not show: a job may connect more than one from each of its tasks."""
 
 
 class Mps:
@@ -58,15 +67,21 @@ class Mps:
         job_id: int,
         cap_bytes: int | None,
         gpu_bytes: int,
+        key: str | None = None,
+        processes: int = 1,
     ) -> dict[str, str]:
-        """Add a job to the user's daemon of a GPU, which is started or repaired first where needed.
+        """Add a job to a server of a GPU, which is started or repaired first where needed.
+
+        A job that a server has no slot left for gets a server of its own.
 
         Args:
             gpu: UUID of the GPU.
-            user_id: The job's user, the only one that may use the daemon.
+            user_id: The job's user, who may connect from now on.
             job_id: Slurm's job id.
             cap_bytes: The job's limit on the GPU, context included; None for no limit.
             gpu_bytes: Usable memory of the GPU: the server's limit as long as a job without a limit is on it.
+            key: Key of the server (core/placement/servers.py); None for the user's.
+            processes: Processes that the job may connect, as far as its request shows.
 
         Returns:
             Variables for the job, to be set together with CUDA_VISIBLE_DEVICES=<the GPU's UUID>.
@@ -75,20 +90,17 @@ class Mps:
             MpsError: No daemon answered in time. The job is not added and must run without these variables: a wrong
                 pipe directory makes every CUDA call fail.
         """
-        daemon = self._daemon(self._folder / gpu / str(user_id))
         deadline = Deadline(self._clock, self._start_budget_s)
-        with locked(daemon.place, self._clock, deadline):
-            before = read_state(daemon.place)
-            jobs = {**before.jobs, job_id: cap_bytes}
-            limit = max(gpu_bytes if cap is None else cap for cap in jobs.values())
-            try:
-                alone = not before.jobs.keys() - {job_id}
-                state = self._serving(daemon, before, alone=alone, limit_bytes=limit, deadline=deadline)
-                write_state(daemon.place, dataclasses.replace(state, jobs=jobs))
-            except MpsError:
-                if not before.jobs:
-                    self._stop(daemon, read_state(daemon.place))
-                raise
+        own = f"j{job_id}"
+        for name in dict.fromkeys((key or str(user_id), own)):
+            daemon = self._daemon(self._folder / gpu / name)
+            with locked(daemon.place, self._clock, deadline):
+                before = read_state(daemon.place)
+                if name != own and self._full(daemon, before, job_id, processes, deadline):
+                    continue
+                after = before.with_job(job_id, cap_bytes=cap_bytes, user_id=user_id, processes=processes)
+                self._add(daemon, before, after, gpu_bytes=gpu_bytes, deadline=deadline)
+                break
         environment = {
             "CUDA_MPS_PIPE_DIRECTORY": str(daemon.pipe),
             "CUDA_MPS_LOG_DIRECTORY": str(daemon.log),
@@ -96,6 +108,52 @@ class Mps:
         if cap_bytes is not None:
             environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={to_mib_up(cap_bytes)}M"
         return environment
+
+    def _add(
+        self, daemon: Daemon, before: State, after: State, *, gpu_bytes: int, deadline: Deadline
+    ) -> None:
+        """Let a daemon serve the jobs of a state, and admit their users; on an error all is as before."""
+        limit_bytes = max(gpu_bytes if cap is None else cap for cap in after.jobs.values())
+        alone = len(after.jobs) == 1
+        try:
+            state = self._serving(daemon, before, alone=alone, limit_bytes=limit_bytes, deadline=deadline)
+            after = dataclasses.replace(after, daemon=state.daemon, server=state.server)
+            write_state(
+                daemon.place, after
+            )  # before a user is admitted: whoever removes the job removes the access
+            self._admit(daemon, after)
+        except MpsError:
+            if not before.jobs:
+                self._stop(daemon, read_state(daemon.place))
+            else:
+                current = read_state(daemon.place)
+                with contextlib.suppress(MpsError):
+                    write_state(
+                        daemon.place,
+                        dataclasses.replace(before, daemon=current.daemon, server=current.server),
+                    )
+            raise
+
+    def _full(self, daemon: Daemon, state: State, job_id: int, processes: int, deadline: Deadline) -> bool:
+        """Return whether a server may have no slot left for a job's processes (CUDA error 808).
+
+        A process that is not connected yet counts as its job's request says.
+        """
+        others = state.jobs.keys() - {job_id}
+        if not others:
+            return False
+        expected = sum(state.processes.get(job, 1) for job in others)
+        if state.server is not None and state.server.runs():
+            with contextlib.suppress(MpsError):
+                expected = max(expected, daemon.clients(state.server, deadline))
+        return expected + processes + SPARE_CLIENTS > MOST_CLIENTS
+
+    def _admit(self, daemon: Daemon, state: State) -> None:
+        """Let the users of a server's jobs reach its pipe, and no other user."""
+        try:
+            admit(daemon.pipe, state.users.values())
+        except OSError as exc:
+            raise MpsError(f"{daemon.pipe}: {exc.strerror}") from exc
 
     def release(self, job_id: int) -> None:
         """Remove a job from all daemons; a daemon that no job uses any more is stopped and its folders removed.
@@ -120,14 +178,9 @@ class Mps:
             found.setdefault(place.parent.name, set()).update(read_state(place).jobs)
         return found
 
-    def jobs_on(self, gpu: str, user_id: int) -> frozenset[int]:
-        """Return the jobs of a user's server.
-
-        Args:
-            gpu: UUID of its GPU.
-            user_id: The user that it serves.
-        """
-        return frozenset(read_state(self._folder / gpu / str(user_id)).jobs)
+    def users(self) -> dict[tuple[str, str], dict[int, int]]:
+        """Return the user of each job on each server, by GPU and key of the server."""
+        return {(place.parent.name, place.name): dict(read_state(place).users) for place in self._places()}
 
     def caps(self) -> dict[tuple[str, int], int | None]:
         """Return the limit of each job that was given a server, by GPU and job; None for a job without a limit."""
@@ -210,11 +263,13 @@ class Mps:
 
     def _keep_in(self, place: Path, wanted: Callable[[int], bool]) -> None:
         with locked(place, self._clock, Deadline(self._clock, STOP_BUDGET_S)):
-            state = read_state(place)
-            jobs = {job: cap for job, cap in state.jobs.items() if wanted(job)}
-            write_state(place, dataclasses.replace(state, jobs=jobs))  # before it stops: no job is on it then
-            if not jobs:
-                self._stop(self._daemon(place), state)
+            before, daemon = read_state(place), self._daemon(place)
+            after = before.with_jobs(wanted)
+            if after.jobs and daemon.pipe.is_dir():
+                self._admit(daemon, after)  # before the job is removed: if this fails, it is repeated
+            write_state(place, after)  # before it stops: no job is on it then
+            if not after.jobs:
+                self._stop(daemon, before)
 
     def _stop(self, daemon: Daemon, state: State) -> None:
         """End daemon and server and remove their folder; a leftover folder would mislead later clients."""
@@ -229,13 +284,15 @@ class Mps:
             daemon.place.rmdir()
 
     def _places(self) -> Iterator[Path]:
-        return (path for path in sorted(self._folder.glob("*/*")) if path.is_dir() and path.name.isdigit())
+        return (
+            path for path in sorted(self._folder.glob("*/*")) if path.is_dir() and is_server_key(path.name)
+        )
 
     def _daemon(self, place: Path) -> Daemon:
         return Daemon(
             place=place,
             gpu=place.parent.name,
-            user_id=int(place.name),
+            user_id=user_of(place.name),
             control=self._control,
             clock=self._clock,
         )

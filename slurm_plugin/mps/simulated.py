@@ -1,37 +1,58 @@
-"""Fake MPS for simulated GPUs: a limit that fake trainings obey, and a pipe folder that names the GPU.
+"""Fake MPS for simulated GPUs: jobs, folders and access lists as on a real GPU, without processes.
 
-With a file FOLDER/no-mps it does not start.
+A limit is one that fake trainings obey. With a file FOLDER/no-mps it does not start.
+
+    RUN/simulated-mps/GPU-.../1000/      as RUN/mps on a node with real GPUs
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.units import to_mib_up
+from slurm_plugin.mps.daemon import Daemon
+from slurm_plugin.mps.node import Mps
+from slurm_plugin.mps.state import State
 
 
-def simulated_mps(folder: Path, run: Path, gpu: str, *, cap_bytes: int | None) -> dict[str, str]:
-    """Return the MPS variables of a job.
+class SimulatedMps(Mps):
+    """The MPS servers of a node with simulated GPUs."""
+
+    def __init__(self, run_folder: Path, *, clock: Clock | None = None, starts: bool = True) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            run_folder: paths.run.
+            clock: Time, for deadlines.
+            starts: Whether servers start.
+        """
+        super().__init__(run_folder, clock=clock)
+        self._folder = run_folder / FOLDER
+        self._starts = starts
+
+    def _serving(
+        self, daemon: Daemon, state: State, *, alone: bool, limit_bytes: int, deadline: Deadline
+    ) -> State:
+        if not self._starts:
+            raise MpsError(f"{daemon.place}: this simulation has no MPS")
+        try:
+            daemon.pipe.mkdir(parents=True, exist_ok=True)
+            (daemon.pipe / "control").touch()
+        except OSError as exc:
+            raise MpsError(f"{daemon.pipe}: {exc.strerror}") from exc
+        return state
+
+
+FOLDER = "simulated-mps"
+
+
+def simulated_mps(folder: Path, run: Path, *, clock: Clock | None = None) -> SimulatedMps:
+    """Return the MPS servers of a node with simulated GPUs.
 
     Args:
         folder: The folder of the simulated GPUs.
         run: `paths.run`.
-        gpu: UUID of the job's GPU.
-        cap_bytes: The job's limit; None for no limit.
-
-    Raises:
-        MpsError: It does not start here.
+        clock: Time, for deadlines.
     """
-    if (folder / "no-mps").exists():
-        raise MpsError(f"{folder}/no-mps is there")
-    pipe = run / "simulated-mps" / gpu
-    try:
-        pipe.mkdir(parents=True, exist_ok=True)
-        (pipe / "control").touch()
-    except OSError as exc:
-        raise MpsError(f"{pipe}: {exc.strerror}") from exc
-    told = {"CUDA_MPS_PIPE_DIRECTORY": str(pipe)}
-    if cap_bytes is not None:
-        told["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = f"0={to_mib_up(cap_bytes)}M"
-    return told
+    return SimulatedMps(run, clock=clock, starts=not (folder / "no-mps").exists())

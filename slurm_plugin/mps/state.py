@@ -1,18 +1,19 @@
-"""Stored state of one user's MPS on one GPU."""
+"""Stored state of one MPS server on one GPU."""
 
 from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.files.atomic import replace_file
+from slurm_plugin.core.placement.servers import user_of
 from slurm_plugin.core.process.identity import Process
 
 _POLL_S = 0.02
@@ -20,27 +21,60 @@ _POLL_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """One user's MPS on one GPU.
+    """One MPS server on one GPU.
 
     Attributes:
         daemon: The control daemon; None if none was started.
         server: The server under it; None if none was started.
         jobs: Job id -> memory limit in bytes, or None for a job without a limit.
+        users: Job id -> the job's user. A file of a release that had one server for each user names none: the folder's
+            name is the user.
+        processes: Job id -> processes that it may connect, as far as its request shows; missing ones count as one.
     """
 
     daemon: Process | None = None
     server: Process | None = None
     jobs: dict[int, int | None] = field(default_factory=dict)
+    users: dict[int, int] = field(default_factory=dict)
+    processes: dict[int, int] = field(default_factory=dict)
+
+    def with_job(self, job_id: int, *, cap_bytes: int | None, user_id: int, processes: int) -> State:
+        """Return the state with a job.
+
+        Args:
+            job_id: Slurm's job id.
+            cap_bytes: Its limit; None for no limit.
+            user_id: Its user.
+            processes: Processes that it may connect.
+        """
+        return replace(
+            self,
+            jobs={**self.jobs, job_id: cap_bytes},
+            users={**self.users, job_id: user_id},
+            processes={**self.processes, job_id: processes},
+        )
+
+    def with_jobs(self, wanted: Callable[[int], bool]) -> State:
+        """Return the state with the wanted ones of its jobs only."""
+        return replace(
+            self,
+            jobs={job: cap for job, cap in self.jobs.items() if wanted(job)},
+            users={job: user_id for job, user_id in self.users.items() if wanted(job)},
+            processes={job: count for job, count in self.processes.items() if wanted(job)},
+        )
 
 
 def read_state(place: Path) -> State:
     """Return the stored state; an empty state if there is none, or none that is readable."""
     try:
         rows: Any = json.loads((place / "state.json").read_bytes())
+        users = rows.get("users") or dict.fromkeys(rows["jobs"], user_of(place.name) or 0)
         return State(
             daemon=Process(**rows["daemon"]) if rows["daemon"] else None,
             server=Process(**rows["server"]) if rows["server"] else None,
             jobs={int(job): cap for job, cap in rows["jobs"].items()},
+            users={int(job): int(user_id) for job, user_id in users.items()},
+            processes={int(job): int(count) for job, count in rows.get("processes", {}).items()},
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return State()
@@ -50,7 +84,7 @@ def write_state(place: Path, state: State) -> None:
     """Replace the stored state.
 
     Args:
-        place: Folder of one user's MPS on one GPU.
+        place: Folder of one MPS server on one GPU.
         state: The new state.
 
     Raises:
@@ -65,10 +99,10 @@ def write_state(place: Path, state: State) -> None:
 
 @contextmanager
 def locked(place: Path, clock: Clock, deadline: Deadline) -> Iterator[None]:
-    """Hold the lock of one user's MPS on one GPU.
+    """Hold the lock of one MPS server on one GPU.
 
     Args:
-        place: Folder of one user's MPS on one GPU; the lock lies next to it.
+        place: Folder of one MPS server on one GPU; the lock lies next to it.
         clock: Time.
         deadline: Until when it is waited for.
 

@@ -25,8 +25,9 @@ from slurm_plugin.slurm.names import (
     requeued_name,
     shown_name,
 )
-from slurm_plugin.slurm.queries.columns import Columns, Row, cut, records
+from slurm_plugin.slurm.queries.columns import Columns, Row, cut, known, records
 from slurm_plugin.slurm.queries.printed import (
+    ACCOUNT_COLUMNS,
     JOB_COLUMNS,
     NAME_COLUMNS,
     NODE_COLUMNS,
@@ -116,6 +117,11 @@ class SlurmCommands:
         """Return the values of %A, %a and %x in the paths of a job's output; nothing if Slurm forgot the job."""
         rows = self._rows(str(job_id), NAME_COLUMNS)
         return next((parse_names(row) for row in rows if row["JobID"] == str(job_id)), {})
+
+    def account(self, job_id: int) -> str:
+        """Return a job's account; "" if it has none, or Slurm forgot the job."""
+        rows = self._rows(str(job_id), ACCOUNT_COLUMNS)
+        return next((known(row["Account"]) for row in rows if row["JobID"] == str(job_id)), "")
 
     def config(self) -> dict[str, str]:
         """Return the running configuration."""

@@ -2,7 +2,7 @@
 """A stand-in for nvidia-cuda-mps-control: same options, same commands, no GPU.
 
 Files beside it change what it does: `hang` (the daemon never answers), `refuse` (it ends at once), `no-server`
-(start_server starts none). What it is told goes to `commands`.
+(start_server starts none); `clients` holds the pids that are connected. What it is told goes to `commands`.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ def serve() -> None:
             server = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
         elif command[0] == "get_server_list" and server is not None and Path(f"/proc/{server.pid}").exists():
             answer = f"{server.pid}\n"
+        elif command[0] == "get_client_list" and (HERE / "clients").exists():
+            answer = (HERE / "clients").read_text()
         elif command[0] == "quit" and server is not None:
             os.kill(server.pid, signal.SIGKILL)
         client.sendall(answer.encode())

@@ -133,7 +133,7 @@ def test_a_late_epilog_leaves_the_run_alone_that_began_since(hooks: Hooks) -> No
     write_job(run_folder, usage)
     place = run_folder / "mps" / "GPU-0" / "0"
     place.mkdir(parents=True)
-    served = State(jobs={7: 4 * GIB})
+    served = State(jobs={7: 4 * GIB}, users={7: 0})
     write_state(place, served)
     hooks.run("epilog", SLURM_JOB_EXIT_CODE="256", SLURM_JOB_RESTART_COUNT="0")
     assert hooks.reserved == [7]

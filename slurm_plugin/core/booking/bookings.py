@@ -74,6 +74,7 @@ def whole(gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstima
         estimate_bytes=None if estimate is None else estimate.estimate_bytes,
         smact=None if smact is None else min(processes * smact, 1.0),
         retry=claims.retry,
+        own_server=claims.own_server,
         profile_key=None if estimate is None else estimate.profile_key,
         basis=_basis(estimate),
     )

@@ -33,7 +33,7 @@ _OLD_STAMP = re.compile(r"(?:^| )rad1:(?:shared|whole):[A-Za-z0-9=:]{1,160}(?= |
 _PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
 _FIELDS = (
     *("gpus", "procs", "mem", "cap", "est", "sm", "try", "retry", "key", "src"),
-    *("ask", "tasks", "part", "changed"),
+    *("ask", "tasks", "part", "own", "changed"),
 )
 _BASES: dict[str, BookingBasis] = {"e": "estimate", "h": "history"}
 """Origin of the size; without one the user chose it."""
@@ -85,6 +85,7 @@ def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
         "ask": booking.shards or None,
         "tasks": _tasks_text(booking.by_task),
         "part": ".".join(booking.partitions) or None,
+        "own": 1 if booking.own_server else None,
         "changed": 1 if booking.changed else None,
     }
     body = ":".join(f"{name}={value}" for name, value in values.items() if value is not None)
@@ -140,6 +141,7 @@ def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
         shards=int(values.get("ask", "0")),
         by_task=_tasks(values["tasks"]) if "tasks" in values else None,
         partitions=tuple(filter(None, values.get("part", "").split("."))),
+        own_server="own" in values,
         changed="changed" in values,
     )
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 from slurm_plugin.core.config.compute import overcommit_for
 from slurm_plugin.core.config.gpu_types import GpuSize, GpuType
+from slurm_plugin.core.records.node import ServerScope
 from slurm_plugin.core.records.submission import Confidence, PolicyName
 from slurm_plugin.core.units import from_mib
 
@@ -59,6 +60,11 @@ class PartitionConfig:
         saturated_waits: How often a job waits for that at most, before it is placed anyway. The waits last 10, 20, 40,
             80 and then 160 s each, so 5 are some five minutes.
         sharing: How processes share a GPU: MPS, or time-sliced streams.
+        mps_server: Which jobs on a GPU share one MPS server: those of one user, of one Slurm account, or all on the
+            GPU. Servers of one GPU take turns, the jobs of one server run at once; an illegal address ends all jobs of
+            its server. Accounts count only where Slurm enforces them (AccountingStorageEnforce=associations).
+        server_affinity: How much worse, in parts of a GPU's memory and of its SM activity, a GPU on which the job's MPS
+            server runs may be than the policy's choice and still be preferred; 0 decides between equal GPUs only.
         visible_devices: How CUDA_VISIBLE_DEVICES names a job's GPUs: "index" by numbers, as Slurm does, which every
             launcher reads (of a job under MPS 0, its daemon's one GPU); "uuid" by UUIDs, which name the right GPU also
             in a container that does not see the MPS pipe. Where cgroups confine devices, Slurm's own numbers stay.
@@ -108,6 +114,8 @@ class PartitionConfig:
     on_saturated: Literal["place", "wait"] = "place"
     saturated_waits: int = 5
     sharing: Literal["mps", "streams"] = "mps"
+    mps_server: ServerScope = "user"
+    server_affinity: float = 0.0
     visible_devices: Literal["index", "uuid"] = "index"
     memory_cap: bool = True
     on_overrun: Literal["warn", "requeue", "end"] = "requeue"

@@ -88,6 +88,7 @@ def reservation_from(row: Any) -> Reservation:
         and _is_number(held.created_s)
         and isinstance(held.managed, bool)
         and isinstance(held.uncapped, bool)
+        and isinstance(held.server, str)
         and all(each is None or isinstance(each, int) for each in (held.cap_bytes, held.estimate_bytes))
         and (held.smact is None or _is_number(held.smact))
         and (held.profile_key is None or isinstance(held.profile_key, str))

@@ -16,6 +16,7 @@ from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.pooled_reserve import share, widest
 from slurm_plugin.core.placement.candidate import Room, room_of
 from slurm_plugin.core.placement.policies import POLICIES, least_utilised
+from slurm_plugin.core.placement.servers import near_server
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.node import Demand, Placement, Reservation
 from slurm_plugin.core.units import from_mib, human
@@ -151,7 +152,11 @@ def _one_for_each(
         allowed = _of_seat(left, seats[number], pin)
         calm = [room for room in allowed if room.idle or room.activity < settings.smact_max]
         choose, candidates = (POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
-        chosen[number] = choose(candidates, ledger, rooms)
+        best = choose(candidates, ledger, rooms)
+        in_turn = settings.policy == "round_robin"
+        chosen[number] = (
+            best if in_turn else near_server(best, candidates, demand.server, settings.server_affinity)
+        )
         all_calm = all_calm and bool(calm)
     return [chosen[number] for number in range(demand.gpus)], all_calm
 

@@ -12,6 +12,9 @@ from typing import Literal
 
 from slurm_plugin.core.records.submission import Booking, BookingKind
 
+ServerScope = Literal["user", "account", "gpu"]
+"""Which jobs on a GPU share one MPS server."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
@@ -34,6 +37,7 @@ class Reservation:
         managed: False for a job that RAD does not manage: its allocation by Slurm is only recorded, so that managed
             jobs avoid its GPUs.
         uncapped: Whether it was to run under MPS and that did not start: only the guard enforces its booking.
+        server: Key of the MPS server that it was placed for (placement/servers.py); "" without MPS.
     """
 
     job_id: int
@@ -51,6 +55,7 @@ class Reservation:
     partition: str = ""
     managed: bool = True
     uncapped: bool = False
+    server: str = ""
 
     def seats_on(self, gpu: str) -> frozenset[int]:
         """Return the Slurm GPU indices of a physical GPU: if a job shares several GPUs, one index each, in order."""
@@ -86,6 +91,9 @@ class Demand:
         smact: Expected share of SMs kept busy (0 to 1), or None.
         restart: Slurm's restart count of this run.
         uncapped: Whether MPS has not started for it.
+        processes: Number of its processes on each GPU, as far as its request shows.
+        own_server: Whether it shares its MPS server with no other job.
+        server: Key of its MPS server; "" without MPS.
     """
 
     job_id: int
@@ -100,6 +108,9 @@ class Demand:
     smact: float | None = None
     restart: int = 0
     uncapped: bool = False
+    processes: int = 1
+    own_server: bool = False
+    server: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -104,6 +104,7 @@ class Claims:
         retry: False if `retry=no`: no recovery after running out of memory.
         gpus: `gpus=2`: processes of a data-parallel job, or None.
         confidence: `confidence=0.9|bound`: how safe the booking must be, or None.
+        own_server: `mps_server=own`: it shares its MPS server with no other job.
     """
 
     profile: str | None = None
@@ -112,6 +113,7 @@ class Claims:
     retry: bool = True
     gpus: int | None = None
     confidence: Confidence | None = None
+    own_server: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,7 @@ class Booking:
         by_task: Tasks as the user requested them, where the request to Slurm has one task for each GPU; None where it
             has the user's.
         partitions: Marks of the partitions that it may start in (booking/verification.py).
+        own_server: Whether it shares its MPS server with no other job.
         changed: Whether only Slurm knows what it allocates: the request was changed since, or uses several spellings.
     """
 
@@ -203,6 +206,7 @@ class Booking:
     shards: int = 0
     by_task: AskedTasks | None = None
     partitions: tuple[str, ...] = ()
+    own_server: bool = False
     changed: bool = False
 
 

@@ -89,6 +89,21 @@ def keeps_accounts(settings: Mapping[str, str]) -> bool:
     return "slurmdbd" in settings.get("accountingstoragetype", "").lower()
 
 
+def enforces_accounts(settings: Mapping[str, str]) -> bool:
+    """Return whether a job's account is one that its user belongs to: otherwise Slurm keeps what the user wrote.
+
+    The other words imply associations (slurm.conf(5), AccountingStorageEnforce).
+
+    Args:
+        settings: slurm.conf, names in lower case.
+
+    >>> enforces_accounts({"accountingstorageenforce": "limits,qos"}), enforces_accounts({})
+    (True, False)
+    """
+    words = settings.get("accountingstorageenforce", "").lower().replace(" ", "").split(",")
+    return not {"associations", "limits", "qos", "safe", "wckeys", "all", "1", "2"}.isdisjoint(words)
+
+
 def lacks(settings: Mapping[str, str], name: str, word: str) -> bool:
     """Return whether a list in slurm.conf lacks a word; False if the file could not be read.
 

@@ -24,6 +24,7 @@ class HookJob:
         user_id: The job's user.
         group_id: The user's group for this job.
         user_name: The user's name, or "".
+        account: The job's Slurm account, or "": a user may name any, unless Slurm enforces associations.
         partition: Partition name.
         restart: How often the job was requeued. In an Epilog caused by a requeue, this is already one more than in the
             Prolog of the same run.
@@ -41,6 +42,7 @@ class HookJob:
     user_id: int
     group_id: int
     user_name: str = ""
+    account: str = ""
     partition: str = ""
     restart: int = 0
     comment: str = ""
@@ -65,6 +67,7 @@ class HookJob:
                 user_id=int(env["SLURM_JOB_UID"]),
                 group_id=int(env.get("SLURM_JOB_GID", env["SLURM_JOB_UID"])),
                 user_name=env.get("SLURM_JOB_USER", ""),
+                account=env.get("SLURM_JOB_ACCOUNT", ""),
                 partition=env.get("SLURM_JOB_PARTITION", ""),
                 restart=int(env.get("SLURM_JOB_RESTART_COUNT", "0")),
                 comment=env.get("SLURM_JOB_COMMENT", ""),

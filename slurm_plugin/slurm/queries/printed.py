@@ -47,6 +47,7 @@ NODE_COLUMNS: Columns = (
     ("Partition", 256),
     ("Reason", 512),
 )
+ACCOUNT_COLUMNS: Columns = (*TASK_COLUMNS, ("Account", 256))
 NAME_COLUMNS: Columns = (*TASK_COLUMNS, ("Name", 1100))
 _SILENT = re.compile(r"(?m)^Slurmctld\(\w+\) at (\S+) is DOWN$")
 _LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")

@@ -5,6 +5,7 @@ import pytest
 
 from gpumemnet.directives.parse import parse_comment, parse_script
 from gpumemnet.errors import DirectiveError
+from gpumemnet.names import MpsServer
 from gpumemnet.units import GIB, MIB
 
 JOB = """#!/bin/bash
@@ -242,3 +243,10 @@ def test_a_line_that_was_commented_out_does_not_spoil_one_that_counts(line: str)
 )
 def test_an_ordinary_comment_is_none(line: str) -> None:
     assert parse_script(f"#!/bin/sh\n{line}\n", "job.sh") is None
+
+
+def test_a_job_may_ask_for_an_mps_server_of_its_own() -> None:
+    said = parse_comment("rad:memory=4G,mps_server=own")
+    assert said is not None and said.mps_server is MpsServer.OWN
+    with pytest.raises(DirectiveError, match="unknown mps_server 'all'"):
+        parse_comment("rad:memory=4G,mps_server=all")

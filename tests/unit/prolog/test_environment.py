@@ -11,13 +11,14 @@ import pytest
 from lab.bare_node import make_bare_node
 from prolog.environment import environment_of, mps_of, visible_devices
 from prolog.place import Placed
+from prolog.servers import with_server
 from slurm_plugin import mps
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import Features, PartitionConfig, load_config
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Placement, Reservation
+from slurm_plugin.core.records.node import Demand, Placement, Reservation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.node.facts import Card
 from slurm_plugin.node.node import Node
@@ -80,7 +81,20 @@ def environment(
     log = HookLog(str(folder / "log"), "prolog", job_id=7, clock=SystemClock())
     placed = Placed(placement=Placement(gpus=held.gpus, reason="magm"), reservation=held, reading=READING)
     partition = PartitionConfig(collocate=True, **settings)
-    mps = mps_of(node, JOB, placed, partition, log)
+    demand = with_server(
+        Demand(
+            job_id=7,
+            user_id=1000,
+            kind=held.kind,
+            gpus=len(held.gpus),
+            booked_bytes=4 * GIB,
+            seats=held.seats,
+        ),
+        node,
+        JOB,
+        partition,
+    )
+    mps = mps_of(node, JOB, placed, partition, demand, log)
     return {"no MPS": ""} if mps is None else environment_of(node, JOB, placed, partition, mps=mps)
 
 

@@ -315,10 +315,16 @@ def test_who_was_told_to_go_leaves_for_a_quarter_of_a_minute_and_no_process_of_n
 
 
 def tell_fault(
-    bench: Bench, culprit: int, *ended: int, user: int = ALICE, jobs: tuple[int, ...] = (1,)
+    bench: Bench,
+    culprit: int,
+    *ended: int,
+    user: int = ALICE,
+    jobs: tuple[int, ...] = (1,),
+    key: str | None = None,
+    users: dict[int, int] | None = None,
 ) -> None:
-    place = bench.run / "mps" / "GPU-a" / str(user)
-    write_state(place, State(daemon=ME, server=ME, jobs=dict.fromkeys(jobs, 4 * GIB)))
+    place = bench.run / "mps" / "GPU-a" / (key or str(user))
+    write_state(place, State(daemon=ME, server=ME, jobs=dict.fromkeys(jobs, 4 * GIB), users=users or {}))
     lines = [
         f"Client {{PID: {culprit}, Context: 1}} encountered a fatal GPU error.",
         "The following client process have a sticky error set:",
@@ -389,6 +395,42 @@ def test_a_log_that_names_another_users_processes_blames_nobody_of_them(tmp_path
     (one,) = read_incidents(bench.run)
     assert (one.culprit, one.culprit_user_id, one.victims) == (None, ALICE, (2,))
     assert one.detail.startswith("a process of no job (pid 11)")
+
+
+@pytest.mark.parametrize("epilogs_first", [False, True])
+def test_a_fault_on_a_server_of_several_users_blames_the_one_job(tmp_path: Path, epilogs_first: bool):
+    """Its Epilogs may release the jobs before the log is read."""
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, BOB))
+    users = {1: ALICE, 2: BOB}
+    place = bench.run / "mps" / "GPU-a" / "all"
+    write_state(place, State(daemon=ME, server=ME, jobs=dict.fromkeys(users, 4 * GIB), users=users))
+    bench.look(1)
+    left = () if epilogs_first else (1, 2)
+    tell_fault(bench, 21, 21, 11, key="all", jobs=left, users={job: users[job] for job in left})
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert (one.kind, one.culprit, one.culprit_user_id, one.victims) == ("fault", 2, BOB, (1,))
+
+
+def test_a_shared_servers_log_blames_no_job_that_was_never_on_it(tmp_path: Path):
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, BOB))
+    bench.look(1)
+    tell_fault(bench, 21, 21, 11, key="all", jobs=(1,), users={1: ALICE})
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert (one.culprit, one.culprit_user_id, one.victims) == (None, None, (1,))
+
+
+def test_who_drops_his_own_limit_up_to_a_neighbours_is_ended(tmp_path: Path):
+    """Their server allows each client the largest limit among its jobs; the guard holds each job to its own."""
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, BOB))
+    state = State(daemon=ME, server=ME, jobs={1: 4 * GIB, 2: 16 * GIB}, users={1: ALICE, 2: BOB})
+    write_state(bench.run / "mps" / "GPU-a" / "all", state)
+    for _ in range(2):
+        bench.look(15, mps=True)
+    assert bench.stops.told == [(1, True)]
+    (one,) = [each for each in read_incidents(bench.run) if each.stopped]
+    assert (one.kind, one.culprit, one.rerun) == ("memory", 1, True)
 
 
 @pytest.mark.parametrize(("daemon", "server"), [(ME, GONE), (GONE, ME)])

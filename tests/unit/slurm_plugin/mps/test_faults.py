@@ -50,17 +50,17 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path):
     append(path, "".join(lines[:4]))
     assert watch.faults() == {}
     append(path, "".join(lines[4:]))
-    assert watch.faults() == {("GPU-a", 1000): (FAULT,)}
+    assert watch.faults() == {("GPU-a", "1000"): (FAULT,)}
     assert watch.faults() == {}
 
 
 def test_a_user_who_connects_in_a_loop_fills_no_disk(tmp_path: Path):
     path, watch = log_of(tmp_path), LogWatch(tmp_path)
     append(path, "x" * (2 * MOST_BYTES) + "\n" + RECORDED)
-    assert watch.faults() == {("GPU-a", 1000): (FAULT,)}
+    assert watch.faults() == {("GPU-a", "1000"): (FAULT,)}
     assert path.stat().st_size == 0
     append(path, RECORDED.replace("1385", "7"))
-    assert [one.culprit for one in watch.faults()["GPU-a", 1000]] == [1385, 7]
+    assert [one.culprit for one in watch.faults()["GPU-a", "1000"]] == [1385, 7]
 
 
 def test_a_log_that_went_with_its_daemon(tmp_path: Path):

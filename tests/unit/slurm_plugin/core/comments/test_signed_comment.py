@@ -30,6 +30,7 @@ PLAIN = st.builds(
     by_task=st.none()
     | st.builds(AskedTasks, tasks=st.integers(1, 10**4), cpus=st.integers(0, 10**3), own_gpu=st.booleans()),
     partitions=st.lists(st.text(max_size=20).map(partition_mark), max_size=MOST_PARTITIONS).map(tuple),
+    own_server=st.booleans(),
     changed=st.booleans(),
 )
 BOOKINGS = st.builds(

@@ -1,0 +1,146 @@
+"""One MPS server for several users: who may connect, and when a job gets a server of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mps_setup import GPU, Setup, as_user, made, pytestmark  # noqa: F401 - the mark of this module
+
+from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.units import GIB
+from slurm_plugin.mps.access import admit, admitted
+from slurm_plugin.mps.node import MOST_CLIENTS, SPARE_CLIENTS
+from slurm_plugin.mps.simulated import SimulatedMps
+from slurm_plugin.mps.state import State, read_state
+
+ALICE, BOB, CAROL = 4711, 4712, 4713
+
+
+@pytest.fixture
+def setup() -> Iterator[Setup]:
+    yield from made()
+
+
+def reaches(setup: Setup, user_id: int, key: str = "all") -> bool:
+    return as_user(user_id, "test", "-S", str(setup.place(key=key) / "pipe" / "control")) == 0
+
+
+def test_users_share_a_server_and_only_those_with_a_job_there_reach_it(setup: Setup) -> None:
+    one = setup.acquire(1, user_id=ALICE, key="all")
+    pids = setup.pids(setup.place(key="all"))
+    two = setup.acquire(2, user_id=BOB, key="all")
+    assert (
+        one["CUDA_MPS_PIPE_DIRECTORY"] == two["CUDA_MPS_PIPE_DIRECTORY"] == f"{setup.place(key='all')}/pipe"
+    )
+    assert setup.pids(setup.place(key="all")) == pids
+    assert [reaches(setup, user) for user in (ALICE, BOB, CAROL)] == [True, True, False]
+    setup.acquire(3, user_id=ALICE, key="all")
+    setup.mps.release(1)
+    assert [reaches(setup, user) for user in (ALICE, BOB)] == [True, True], "Alice has another job"
+    setup.mps.release(3)
+    assert [reaches(setup, user) for user in (ALICE, BOB)] == [False, True]
+    assert admitted(setup.place(key="all") / "pipe") == {BOB}
+    for user in (ALICE, BOB):
+        control = str(setup.place(key="all") / "pipe" / "control")
+        assert as_user(user, "rm", control) != 0
+        assert as_user(user, "sh", "-c", 'echo x >> "$0"', f"{setup.place(key='all')}/pipe/new") != 0
+        assert as_user(user, "ls", f"{setup.place(key='all')}/log") != 0
+    setup.mps.sweep(())
+    assert not setup.place(key="all").exists()
+
+
+def test_a_hook_that_was_killed_before_it_removed_the_access_is_repeated(setup: Setup) -> None:
+    setup.acquire(1, user_id=ALICE, key="all")
+    setup.acquire(2, user_id=BOB, key="all")
+    pipe = setup.place(key="all") / "pipe"
+    admit(pipe, (BOB,))  # and then killed: the job is still in the state
+    setup.mps.release(1)
+    assert admitted(pipe) == {BOB} and setup.mps.jobs() == {GPU: {2}}
+
+
+def test_each_job_keeps_its_own_limit_below_the_largest_one(setup: Setup) -> None:
+    assert (
+        setup.acquire(1, user_id=ALICE, cap=2 * GIB, key="all")["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]
+        == "0=2048M"
+    )
+    assert (
+        setup.acquire(2, user_id=BOB, cap=8 * GIB, key="all")["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=8192M"
+    )
+    assert setup.commands()[-1].endswith(" 0 8192M"), "what Alice has without her own limit"
+    assert setup.mps.caps() == {(GPU, 1): 2 * GIB, (GPU, 2): 8 * GIB}, "what the guard holds her to"
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_job_that_may_find_no_slot_gets_a_server_of_its_own(setup: Setup, connected: bool) -> None:
+    """Beyond the last slot CUDA has error 808 for whoever comes, of whichever user."""
+    most = MOST_CLIENTS - SPARE_CLIENTS
+    setup.acquire(1, user_id=ALICE, key="all", processes=2 if connected else most - 1)
+    if connected:
+        pids = "\n".join(str(number) for number in range(1, most))
+        (setup.tools / "clients").write_text(pids)
+    setup.acquire(2, user_id=BOB, key="all")
+    assert set(read_state(setup.place(key="all")).jobs) == {1, 2}
+    (setup.tools / "clients").unlink(missing_ok=True)
+    if connected:
+        (setup.tools / "clients").write_text(f"{pids}\n{most}\n")
+    own = setup.acquire(3, user_id=CAROL, key="all")
+    assert own["CUDA_MPS_PIPE_DIRECTORY"] == f"{setup.place(key='j3')}/pipe"
+    assert reaches(setup, CAROL, "j3") and not reaches(setup, CAROL) and not reaches(setup, BOB, "j3")
+    assert setup.mps.jobs() == {GPU: {1, 2, 3}}
+    setup.mps.release(3)
+    assert not setup.place(key="j3").exists()
+
+
+def test_a_job_alone_has_its_server_whatever_it_needs(setup: Setup) -> None:
+    setup.acquire(1, user_id=ALICE, key="all", processes=100)
+    assert set(read_state(setup.place(key="all")).jobs) == {1}
+
+
+def test_a_user_who_cannot_be_admitted_is_not_counted_and_costs_the_others_nothing(
+    setup: Setup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup.acquire(1, user_id=ALICE, key="all")
+
+    def refuse(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken, pytest.raises(MpsError, match="No space left"):
+        broken.setattr("os.setxattr", refuse)
+        setup.acquire(2, user_id=BOB, key="all")
+    assert setup.mps.jobs() == {GPU: {1}}
+    assert admitted(setup.place(key="all") / "pipe") == {ALICE}
+    assert not setup.mps.uncapped()
+
+
+def test_the_state_of_a_release_with_one_server_for_each_user_is_read(setup: Setup) -> None:
+    setup.acquire(1, user_id=ALICE)
+    file = setup.place(user_id=ALICE) / "state.json"
+    rows = json.loads(file.read_text())
+    file.write_text(json.dumps({name: rows[name] for name in ("daemon", "server", "jobs")}))
+    assert setup.mps.users() == {(GPU, str(ALICE)): {1: ALICE}}
+    setup.acquire(2, user_id=ALICE)
+    setup.mps.release(1)
+    assert reaches(setup, ALICE, str(ALICE))
+    setup.mps.release(2)
+    assert not setup.place(user_id=ALICE).exists()
+
+
+def test_simulated_servers_keep_the_same_lists(tmp_path: Path) -> None:
+    for job, user in ((1, ALICE), (2, BOB)):
+        variables = SimulatedMps(tmp_path).acquire(
+            gpu=GPU, user_id=user, job_id=job, cap_bytes=GIB, gpu_bytes=4 * GIB, key="all"
+        )
+    pipe = Path(variables["CUDA_MPS_PIPE_DIRECTORY"])
+    assert admitted(pipe) == {ALICE, BOB}
+    SimulatedMps(tmp_path).release(1)
+    assert admitted(pipe) == {BOB}
+    SimulatedMps(tmp_path).release(2)
+    assert not pipe.parent.exists()
+    with pytest.raises(MpsError):
+        SimulatedMps(tmp_path, starts=False).acquire(
+            gpu=GPU, user_id=ALICE, job_id=1, cap_bytes=GIB, gpu_bytes=4 * GIB, key="all"
+        )
+    assert State() == read_state(pipe.parent)
