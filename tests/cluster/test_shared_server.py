@@ -1,0 +1,80 @@
+"""One MPS server for all jobs on a GPU: two users' jobs on it, and an access list that follows them."""
+
+from __future__ import annotations
+
+import pwd
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.mps.access import admitted
+from tests.cluster.conftest import jobs_on, started
+
+pytestmark = pytest.mark.cluster
+
+NODE = NodeSpec(name="n0", gpu_mib=(40960,))
+FIRST, SECOND, STRANGER = "nobody", "games", "daemon"
+
+
+@pytest.fixture(scope="module")
+def own(place: Place) -> Iterator[Cluster]:
+    root = place.root.with_name(f"{place.root.name}-server")
+    spec = ClusterSpec(nodes=(NODE,), rad_toml=('mps_server = "gpu"',))
+    yield from started(replace(place, root=root), spec)
+
+
+@pytest.fixture
+def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(own, request)
+
+
+def starts(jobs: Jobs, user: str, words: str = "") -> tuple[int, Path]:
+    """Return a job that runs, and its pipe directory."""
+    show = 'test -e "$CUDA_MPS_PIPE_DIRECTORY/control" && echo "$CUDA_MPS_PIPE_DIRECTORY"'
+    train = f"{show}; exec python3 fake_train.py --memory 5G --seconds 600"
+    job = jobs.submit("--gpus=1", f"--comment=rad:memory=6G{words}", "--wrap", train, user=user)
+    assert job.job_id is not None, job.messages
+    number = job.job_id
+    jobs.cluster.wait(f"job {number} reaches its server", lambda: jobs.output(number).count("\n") > 0, 30)
+    return number, Path(jobs.output(number).splitlines()[0])
+
+
+def ids(*names: str) -> set[int]:
+    return {pwd.getpwnam(name).pw_uid for name in names}
+
+
+def reaches(user: str, pipe: Path) -> bool:
+    return (
+        subprocess.run(["runuser", "-u", user, "--", "test", "-e", pipe / "control"], check=False).returncode
+        == 0
+    )
+
+
+def test_two_users_share_a_server_until_one_has_no_job_there(jobs: Jobs, own: Cluster) -> None:
+    first, pipe = starts(jobs, FIRST)
+    assert admitted(pipe) == ids(FIRST)
+    second, other = starts(jobs, SECOND)
+    assert (other, pipe.parent.name) == (pipe, "all")
+    assert admitted(pipe) == ids(FIRST, SECOND)
+    assert [reaches(user, pipe) for user in (FIRST, SECOND, STRANGER)] == [True, True, False]
+
+    own.slurm("scancel", str(first))
+    own.wait("the list loses the user", lambda: admitted(pipe) == ids(SECOND), 30)
+    assert [reaches(user, pipe) for user in (FIRST, SECOND)] == [False, True]
+    assert jobs.state(second) == "RUNNING"
+
+    own.slurm("scancel", str(second))
+    own.wait("the server is gone", lambda: not pipe.exists(), 30)
+
+
+def test_a_job_that_wants_a_server_of_its_own_has_one(jobs: Jobs) -> None:
+    _, shared = starts(jobs, FIRST)
+    job, pipe = starts(jobs, FIRST, ",mps_server=own")
+    assert (shared.parent.name, pipe.parent.name) == ("all", f"j{job}")
+    assert shared.parent.parent == pipe.parent.parent, "on the same GPU"
