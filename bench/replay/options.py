@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -40,13 +42,18 @@ def min_age_reserve_s(options: argparse.Namespace) -> int:
 
 
 def _setting(text: str) -> tuple[str, str]:
+    """Return a key and its value as in rad.toml; a plain word may come without quotes.
+
+    >>> _setting("mps_server=gpu"), _setting("share_multi_gpu=true")
+    (('mps_server', '"gpu"'), ('share_multi_gpu', 'true'))
+    """
     key, _, value = text.partition("=")
+    if re.fullmatch(r"[a-z][a-z_]*", value) and value not in ("true", "false", "inf", "nan"):
+        value = json.dumps(value)
     try:
         toml.loads(f"{key} = {value}")
     except toml.TOMLDecodeError as exc:
-        raise argparse.ArgumentTypeError(
-            f"{text}: {exc}; a word needs quotes: --set '{key}=\"word\"'"
-        ) from exc
+        raise argparse.ArgumentTypeError(f"{text}: {exc}") from exc
     return key, value
 
 

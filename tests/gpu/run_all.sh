@@ -21,7 +21,7 @@ prepare || exit 1
     "$RAD_TORCH_PYTHON" -c 'import torch; print("torch", torch.__version__, "CUDA", torch.version.cuda)'
     slurmctld -V 2>&1; uname -r; nproc
 } | tee "$results/machine.txt"
-all=$(printf 'tests/gpu/test_%s.py ' activity window mps_real guard_real hooks calibrate slurm_chain demo two_gpus sharing overhead)
+all=$(printf 'tests/gpu/test_%s.py ' activity window mps_real shared_server_real guard_real hooks calibrate slurm_chain demo two_gpus sharing overhead)
 # shellcheck disable=SC2086  # a list of files
 "$venv/bin/python" -m pytest -m gpu -v -rA --durations=0 -p no:cacheprovider ${RAD_GPU_TESTS:-$all} "$@" 2>&1 |
     tee "$results/pytest.txt"

@@ -36,7 +36,13 @@ CAP, WANTED_MIB = 2 * GIB, 3072
 
 
 class Node:
-    """One GPU with MPS, a ledger, and a monitor whose guard is on."""
+    """One GPU with MPS, a ledger, and a monitor whose guard is on.
+
+    Attributes:
+        key: Key of the MPS server of all jobs; None for each user's own.
+    """
+
+    key: str | None = None
 
     def __init__(self, run: Path, gpu: GpuReading) -> None:
         self.run, self.gpu, self.clock = run, gpu, SystemClock()
@@ -59,7 +65,12 @@ class Node:
     def job(self, job_id: int, *, user: int = USER, cap: int = CAP) -> dict[str, str]:
         """Reserve, and return a job's environment."""
         variables = Mps(self.run).acquire(
-            gpu=self.gpu.uuid, user_id=user, job_id=job_id, cap_bytes=cap, gpu_bytes=self.gpu.usable_bytes
+            gpu=self.gpu.uuid,
+            user_id=user,
+            job_id=job_id,
+            cap_bytes=cap,
+            gpu_bytes=self.gpu.usable_bytes,
+            key=self.key,
         )
         held = Reservation(
             job_id=job_id,

@@ -1,0 +1,148 @@
+"""One MPS server for the jobs of two users on a real GPU: limits, faults, slots, and who may connect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+import pytest
+from gpu.programs import Client, Results, eventually
+from gpu.test_guard_real import OTHER, USER, Node, without
+
+from slurm_plugin.core.clock import Deadline, SystemClock
+from slurm_plugin.core.records.gpu import GpuReading
+from slurm_plugin.core.units import GIB
+from slurm_plugin.mps import Mps
+from slurm_plugin.mps.daemon import Daemon
+from slurm_plugin.mps.node import CONTROL, MOST_CLIENTS
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(os.geteuid() != 0, reason="starts daemons for other users")]
+
+STRANGER = 4713
+SMALL, LARGE = 2 * GIB, 6 * GIB
+LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+
+
+class Shared(Node):
+    """One GPU whose jobs all share a server, with a ledger and a monitor whose guard is on."""
+
+    key = "all"
+
+    def listed(self, key: str = "all") -> set[int]:
+        """Return the clients of the server of this key."""
+        place = self.run / "mps" / self.gpu.uuid / key
+        daemon = Daemon(place=place, gpu=self.gpu.uuid, user_id=None, control=CONTROL, clock=SystemClock())
+        deadline = Deadline(SystemClock(), 5.0)
+        return {
+            int(word)
+            for server in daemon.servers(deadline)
+            for word in daemon.ask(f"get_client_list {server}", deadline).split()
+        }
+
+    def refused(self, env: Mapping[str, str], user: int) -> bool:
+        """Return whether a client of a user does not get to the server of this environment.
+
+        Without a server, CUDA either fails or runs the client outside of MPS.
+        """
+        client = self.client(env, 256, user=user)
+        eventually("it started or failed", lambda: "ready" in client.said() or "error" in client.said(), 30)
+        outside = client.process.pid not in self.listed()
+        client.kill()
+        return outside
+
+
+@pytest.fixture
+def node(gpu: GpuReading, run_folder: object) -> Iterator[Shared]:
+    made = Shared(run_folder, gpu)  # type: ignore[arg-type]
+    yield made
+    for client in made.clients:
+        client.kill()
+    Mps(made.run).sweep(())
+
+
+def failed(client: Client) -> str:
+    client.process.wait(30)
+    return client.said().strip().splitlines()[-1]
+
+
+def test_two_users_run_on_one_server_each_within_its_limit(node: Shared, results: Results) -> None:
+    small, large = node.job(1, cap=SMALL), node.job(2, user=OTHER, cap=LARGE)
+    assert small["CUDA_MPS_PIPE_DIRECTORY"] == large["CUDA_MPS_PIPE_DIRECTORY"]
+    one, two = node.client(small, 512), node.client(large, 512, user=OTHER)
+    for client in (one, two):
+        client.wait_ready()
+    assert {one.process.pid, two.process.pid} <= node.listed()
+    said = {
+        "above its own limit": failed(node.client(small, 3 * 1024)),
+        "above the largest limit, its own dropped": failed(node.client(without(small, LIMIT), 7 * 1024)),
+        "above the largest limit, a larger one said": failed(
+            node.client({**small, LIMIT: "0=100G"}, 7 * 1024)
+        ),
+    }
+    results.add(said=said)
+    assert all("error 2 in cuMemAlloc_v2" in text for text in said.values())
+    assert one.beats_on() and two.beats_on()
+
+
+def test_the_guard_ends_who_drops_his_limit_up_to_a_neighbours(node: Shared, results: Results) -> None:
+    small, large = node.job(1, cap=SMALL), node.job(2, user=OTHER, cap=LARGE)
+    neighbour = node.client(large, 512, user=OTHER)
+    neighbour.wait_ready()
+    node.sample_for(1.5)
+    thief = node.client(without(small, LIMIT), 5 * 1024)
+    thief.wait_ready()
+    assert thief.process.pid in node.listed(), "it did not pass MPS"
+    took_s = node.sample_until("stopped", lambda: thief.process.poll() is not None)
+    incident = next(one for one in node.incidents() if one.stopped)
+    results.add(stopped_after_s=took_s, had_mib=5 * 1024, detail=incident.detail)
+    assert (incident.kind, incident.culprit, incident.culprit_user_id) == ("memory", 1, USER)
+    assert took_s < 4.0
+    assert neighbour.beats_on()
+
+
+def test_a_fault_ends_both_users_and_names_the_job_at_fault(node: Shared, results: Results) -> None:
+    culprit = node.client(node.job(1), 512, "fault")
+    env = node.job(2, user=OTHER)
+    victim = node.client(env, 512, user=OTHER)
+    for client in (culprit, victim):
+        client.wait_ready()
+    node.sample_for(1.5)
+    culprit.fault()
+    node.sample_until("told", lambda: bool(node.incidents()))
+    (one, *_) = node.incidents()
+    results.add(kind=one.kind, culprit=one.culprit, victims=one.victims, detail=one.detail)
+    assert (one.kind, one.culprit, one.culprit_user_id, one.victims) == ("fault", 1, USER, (2,))
+    assert "error" in failed(victim)
+    later = node.client(node.job(3, user=OTHER), 512, user=OTHER)
+    later.wait_ready()
+    assert later.beats_on() and later.process.pid in node.listed()
+
+
+def test_only_users_with_a_job_there_connect(node: Shared, results: Results) -> None:
+    env = node.job(1)
+    other = node.job(2, user=OTHER)
+    assert node.refused(env, STRANGER)
+    assert not node.refused(other, OTHER)
+    Mps(node.run).release(2)
+    assert node.refused(other, OTHER), "his last job there is over"
+    one = node.client(env, 256)
+    one.wait_ready()
+    assert one.beats_on()
+
+
+def test_a_full_server_costs_nobody_his_start(node: Shared, results: Results) -> None:
+    """Beyond the last slot CUDA gives error 808."""
+    env = node.job(1, cap=40 * GIB)
+    crowd = [node.client(env, 16) for _ in range(MOST_CLIENTS - 5)]
+    for client in crowd:
+        client.wait_ready(60)
+    beside = node.job(2, user=OTHER)
+    late = node.client(beside, 256, user=OTHER)
+    late.wait_ready()
+    assert late.process.pid in node.listed()
+    alone = node.job(3, user=OTHER)
+    results.add(clients=len(node.listed()), pipe_of_the_last=alone["CUDA_MPS_PIPE_DIRECTORY"])
+    assert alone["CUDA_MPS_PIPE_DIRECTORY"].endswith("/j3/pipe")
+    last = node.client(alone, 256, user=OTHER)
+    last.wait_ready()
+    assert last.process.pid in node.listed("j3") and last.beats_on()
