@@ -45,6 +45,7 @@ def main() -> None:
         backend.warm_up()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    ends_with_server = with_parent(signal.SIGKILL)  # names its caller as the parent
     with socket.socket(socket.AF_UNIX) as listener:
         Path(path).unlink(missing_ok=True)
         listener.bind(path)
@@ -54,6 +55,7 @@ def main() -> None:
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
+                ends_with_server()
                 _child(connection, backend)
             connection.close()
 
@@ -61,7 +63,6 @@ def main() -> None:
 def _child(connection: socket.socket, backend: Any) -> None:
     status = 1
     try:
-        with_parent(signal.SIGKILL)()
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         data, files, _, _ = socket.recv_fds(connection, 1 << 20, 2)

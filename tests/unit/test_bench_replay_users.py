@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
+import time
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
@@ -13,6 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "simulation"))
 
+from paths import CHECKOUT
 from replay.options import name_of, run_parser
 from replay.plan import plan
 from replay.predict import predict
@@ -140,3 +144,28 @@ def test_a_report_names_users_and_seed(tmp_path: Path) -> None:
         "named": "magm ours users=2",
     }
     assert _name(row | rows["seed1"]) == "t magm users=6 seed=1 r1" and _name(row) == "t magm r1"
+
+
+def test_a_server_of_trainings_runs_each_and_tells_how_it_ended(tmp_path: Path) -> None:
+    """A training ends with its server. One that took itself for its parent's orphan ended at once, without a word."""
+    path, job = tmp_path / "socket", tmp_path / "job.json"
+    job.write_text("{}")  # no training: its process says so, and status 1
+    environment = dict(os.environ) | {"PYTHONPATH": f"{CHECKOUT / 'bench'}:{CHECKOUT}"}
+    server = subprocess.Popen([sys.executable, "-m", "replay.server", path, "--stand-in"], env=environment)
+    try:
+        end_s = time.monotonic() + 60.0
+        while not path.is_socket():
+            assert server.poll() is None and time.monotonic() < end_s
+            time.sleep(0.02)
+        done = subprocess.run(
+            [sys.executable, "-IS", CHECKOUT / "bench" / "replay" / "client.py", job],
+            env=environment | {"REPLAY_SERVER": str(path), "SLURM_JOB_ID": "7"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        server.kill()
+        server.wait()
+    assert (done.returncode, "Traceback" in done.stderr) == (1, True), done.stderr
