@@ -6,10 +6,12 @@ It may run twice for one job. The job's allocation is released before anything e
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from epilog.asked import names, server_ends
 from epilog.over import is_reported, over
+from epilog.quarantine import apart
 from epilog.report import ending_of, keep_run, outcome_of, run_of
 from epilog.tell import tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline
@@ -190,6 +192,10 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
         log=log,
         clock=clock,
     )
+    settings = config.partition(job.partition)
+    quarantine = apart(job, node, held, outcome, settings)
+    if quarantine:
+        outcome = replace(outcome, evidence=quarantine)
     log.tell(ending_of(outcome))
     try:
         key = read_key(Path(config.paths.key))
@@ -197,7 +203,6 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
         log.say(EventKind.NO_RECOVERY, str(exc))
         return
     booking = read_stamp(job.comment, user_id=job.user_id, key=key) or unsigned(held, outcome)
-    settings = config.partition(job.partition)
     if booking is None or settings is None:
         return
     booking = as_held(booking, held)
@@ -207,7 +212,7 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
         if recovery is not None:
             _run_again(job, node, recovery, outcome, settings, held, key, log)
         elif config.mode == "enforce":
-            _tell_slurm(job, node, booking, outcome, usage, key)
+            _tell_slurm(job, node, booking, outcome, usage, key, why=bool(quarantine))
     except SlurmError as exc:
         log.say(EventKind.NOT_REPORTED, str(exc))
     if config.features.history:  # first the rerun, then the record: the disk may be full
@@ -238,10 +243,17 @@ def _run_again(
 
 
 def _tell_slurm(
-    job: HookJob, node: Node, booking: Booking, outcome: Outcome, usage: JobUsage | None, key: bytes
+    job: HookJob,
+    node: Node,
+    booking: Booking,
+    outcome: Outcome,
+    usage: JobUsage | None,
+    key: bytes,
+    *,
+    why: bool,
 ) -> None:
-    """Write into the job's AdminComment why it was stopped, or its usage where Slurm keeps accounts."""
-    if outcome.kind == "overrun":
+    """Write into the job's AdminComment why it was stopped or is under quarantine, or its usage for accounts."""
+    if why or outcome.kind == "overrun":
         tell_why(job, booking, outcome, node.slurm(), key=key)
     elif node.config.features.accounting:
         slurm_conf = find_slurm_conf(node.config.paths.slurm_conf, os.environ)

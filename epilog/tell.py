@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # an ordinary job ends without a Slurm query
 
 
 def tell_why(job: HookJob, booking: Booking, outcome: Outcome, control: SlurmControl, *, key: bytes) -> None:
-    """Write into the job's AdminComment why it was stopped.
+    """Write into the job's AdminComment why it was stopped, or that it is under quarantine.
 
     Args:
         job: The job, as slurmd passes it to its hooks.
@@ -36,7 +36,7 @@ def tell_why(job: HookJob, booking: Booking, outcome: Outcome, control: SlurmCon
         restart=job.restart,
         estimate_bytes=booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
-        detail=f"stopped: {outcome.evidence}",
+        detail=f"stopped: {outcome.evidence}" if outcome.kind == "overrun" else outcome.evidence or "",
     )
     text = signed_note(note, job_id=job.job_id, user_id=job.user_id, key=key)
     control.update(job.job_id, JobChange(admin_comment=text))

@@ -150,7 +150,8 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         return
     gpus = placed.placement.gpus
     source = f"{wanted.source} ({wanted.doubt})" if wanted.doubt else wanted.source
-    choice = f"{source} {demand.kind}: {' '.join(gpus)} {placed.placement.reason}"
+    apart = f"; {demand.apart}" if demand.apart else ""
+    choice = f"{source} {demand.kind}: {' '.join(gpus)} {placed.placement.reason}{apart}"
     policy = settings.policy if demand.kind == "shared" else "idle"
     if node.config.mode == "observe":
         log.say(EventKind.WOULD_PLACE, choice, policy=policy, gpus=gpus)

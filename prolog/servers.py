@@ -25,15 +25,36 @@ def with_server(demand: Demand, node: Node, job: HookJob, settings: PartitionCon
     under_mps = node.config.features.mps and settings.sharing == "mps" and settings.policy != "exclusive"
     if not under_mps or demand.kind != "shared" or demand.gpus > 1:
         return demand
-    account = _account(node, job) if settings.mps_server == "account" and not demand.own_server else ""
+    scope, apart = settings.mps_server, ""
+    if scope != "user" and not demand.own_server:
+        apart = _quarantine(node, demand)
+    if apart:
+        scope = "user"
+    account = _account(node, job) if scope == "account" and not demand.own_server else ""
     key = server_key(
-        settings.mps_server,
+        scope,
         user_id=demand.user_id,
         account=account,
         job_id=demand.job_id,
         own=demand.own_server,
     )
-    return replace(demand, server=key)
+    return replace(demand, server=key, apart=apart)
+
+
+def _quarantine(node: Node, demand: Demand) -> str:
+    """Return why a job must not share a server with other users; "" if it may."""
+    from slurm_plugin.mps.quarantine import faults_of, quarantine_of
+
+    found = quarantine_of(
+        faults_of(node.run, demand.user_id),
+        job_id=demand.job_id,
+        profile_key=demand.profile_key,
+        now_s=node.clock.now_s(),
+    )
+    if found is None:
+        return ""
+    whose = "jobs of its user" if found.all_jobs else "a job of its user and model"
+    return f"no MPS server with other users until {found.until}: {whose} caused GPU faults"
 
 
 def _account(node: Node, job: HookJob) -> str:

@@ -176,10 +176,7 @@ def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> 
                 rerun=one.rerun,
                 detail=one.detail,
             )
-    at_fault = any(
-        one.kind == "fault" and one.culprit == ended.job_id and abs(now_s - one.last_s) <= FAULT_S
-        for one in incidents
-    )
+    at_fault = caused_fault(ended.job_id, incidents, now_s=now_s) is not None
     for one in reversed(incidents):
         if one.culprit != ended.job_id and (
             _took_memory_of(one, ended, now_s) or (not at_fault and _ended_with(one, ended, now_s))
@@ -191,6 +188,20 @@ def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> 
                 server_ends=ended.server_ends + 1 if one.kind == "server" else 0,
                 detail=one.detail,
             )
+    return None
+
+
+def caused_fault(job_id: int, incidents: Sequence[Incident], *, now_s: float) -> Incident | None:
+    """Return the last fault that a job caused a moment ago, according to the log of its MPS server; None for none.
+
+    Args:
+        job_id: The job.
+        incidents: What went wrong on this node.
+        now_s: Seconds since the epoch.
+    """
+    for one in reversed(incidents):
+        if one.kind == "fault" and one.culprit == job_id and abs(now_s - one.last_s) <= FAULT_S:
+            return one
     return None
 
 

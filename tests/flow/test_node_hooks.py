@@ -26,6 +26,8 @@ from slurm_plugin.core.logs.events import EventKind, as_text, from_line
 from slurm_plugin.core.process.run import run
 from slurm_plugin.core.records.submission import AskedTasks, Booking
 from slurm_plugin.core.units import GIB
+from slurm_plugin.guard.incident_file import write_incidents
+from slurm_plugin.guard.incidents import Incident
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.window import JobUsage, read_job, write_job, write_window
 from slurm_plugin.mps.state import State, read_state, write_state
@@ -122,6 +124,46 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     assert [(row["job"], row["outcome"]) for row in rows] == [(7, "ok")], (
         "the second Epilog has no more to say"
     )
+
+
+def served_by(hooks: Hooks, job_id: int) -> str:
+    """Return the key of the MPS server that a job was given."""
+    pipe = JobFile(hooks.folder / "run", job_id).variables()["CUDA_MPS_PIPE_DIRECTORY"]
+    return Path(pipe).parent.name
+
+
+def test_a_job_whose_fault_ended_others_runs_apart_from_them_for_a_while(tmp_path: Path) -> None:
+    hooks = Hooks(tmp_path, partition='mps_server = "gpu"')
+    hooks.run("prolog", 6)
+    assert served_by(hooks, 6) == "all"
+    now_s = SystemClock().now_s()
+    fault = Incident(
+        kind="fault", gpu="GPU-0", first_s=now_s, last_s=now_s, culprit=6, culprit_user_id=0, victims=(8, 9)
+    )
+    write_incidents(tmp_path / "run", (fault,))
+    for _ in range(2):
+        hooks.run("epilog", 6, SLURM_JOB_EXIT_CODE="256")
+    assert "its GPU fault ended 2 other jobs; until " in hooks.log("epilog")
+    assert "jobs of its user and model share no MPS server with other users here" in hooks.log("epilog")
+    hooks.run("prolog", 7)
+    assert served_by(hooks, 7) == hooks.slurm(7)["SLURM_JOB_UID"]
+    assert "no MPS server with other users until " in hooks.log("prolog")
+    hooks.run(
+        "prolog", 10, SLURM_JOB_COMMENT=comment_of(replace(SHARED, profile_key="cd34", memory_bytes=GIB))
+    )
+    assert served_by(hooks, 10) == "all", "another model"
+
+
+@pytest.mark.parametrize("culprit", [8, 6])
+def test_who_causes_no_fault_or_shares_no_server_is_under_no_quarantine(tmp_path: Path, culprit: int) -> None:
+    hooks = Hooks(tmp_path, partition="" if culprit == 6 else 'mps_server = "gpu"')
+    hooks.run("prolog", 6)
+    now_s = SystemClock().now_s()
+    fault = Incident(kind="fault", gpu="GPU-0", first_s=now_s, last_s=now_s, culprit=culprit, victims=(9,))
+    write_incidents(tmp_path / "run", (fault,))
+    hooks.run("epilog", 6, SLURM_JOB_EXIT_CODE="256")
+    assert "MPS server" not in hooks.log("epilog")
+    assert not (tmp_path / "run" / "mps-faults").exists()
 
 
 def test_a_late_epilog_leaves_the_run_alone_that_began_since(hooks: Hooks) -> None:

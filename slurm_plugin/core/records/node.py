@@ -94,6 +94,7 @@ class Demand:
         processes: Number of its processes on each GPU, as far as its request shows.
         own_server: Whether it shares its MPS server with no other job.
         server: Key of its MPS server; "" without MPS.
+        apart: Why that is not the server of its partition's `mps_server`; "" if it is.
     """
 
     job_id: int
@@ -111,6 +112,7 @@ class Demand:
     processes: int = 1
     own_server: bool = False
     server: str = ""
+    apart: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,136 @@
+"""Quarantine: jobs that caused a fatal GPU fault on a shared MPS server run apart from other users for a while.
+
+    RUN/mps-faults/1000.json   root's: the faults that jobs of user 1000 caused on this node, one row each
+
+After a first fault the job and other jobs of its user and model are apart, after a second one all jobs of the user.
+Each fault doubles the time. A reboot of the node ends a quarantine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.files.atomic import replace_file
+from slurm_plugin.mps.state import locked
+
+FIRST_S = 3600.0
+LONGEST_S = 86_400.0
+KEPT_S = 7 * LONGEST_S
+"""A fault counts towards later quarantines for so long."""
+MOST = 100
+"""Faults of one user that are kept."""
+LOCK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caused:
+    """One fault that a job caused.
+
+    Attributes:
+        job_id: The job.
+        restart: Restart count of its run.
+        profile_key: Hash of its model and training setup; None if unknown.
+        time_s: When, seconds since the epoch.
+    """
+
+    job_id: int
+    restart: int
+    profile_key: str | None
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine:
+    """A user's quarantine on this node.
+
+    Attributes:
+        until_s: When it ends, seconds since the epoch.
+        all_jobs: Whether it holds for all jobs of the user; otherwise for those of one model.
+    """
+
+    until_s: float
+    all_jobs: bool
+
+    @property
+    def until(self) -> str:
+        """Return the time of its end for people, on this node's clock."""
+        return datetime.fromtimestamp(self.until_s).strftime("%Y-%m-%d %H:%M")
+
+
+def quarantine_of(
+    faults: Sequence[Caused], *, job_id: int, profile_key: str | None, now_s: float
+) -> Quarantine | None:
+    """Return the quarantine of a job; None if there is none.
+
+    Args:
+        faults: Those that jobs of its user caused on this node.
+        job_id: The job.
+        profile_key: Hash of its model and training setup; None if unknown, which is treated as one model.
+        now_s: Seconds since the epoch.
+    """
+    counted = [one for one in faults if 0.0 <= now_s - one.time_s <= KEPT_S]
+    if not counted:
+        return None
+    last = max(counted, key=lambda one: one.time_s)
+    until_s = last.time_s + min(LONGEST_S, FIRST_S * 2.0 ** (len(counted) - 1))
+    all_jobs = len(counted) > 1
+    meant = all_jobs or job_id == last.job_id or profile_key == last.profile_key
+    return Quarantine(until_s=until_s, all_jobs=all_jobs) if meant and now_s < until_s else None
+
+
+def faults_of(run: Path, user_id: int) -> tuple[Caused, ...]:
+    """Return the faults that jobs of a user caused on this node; none if there is no readable file.
+
+    Args:
+        run: `paths.run`.
+        user_id: The user.
+    """
+    try:
+        rows = json.loads(_path(run, user_id).read_bytes())
+        return tuple(
+            Caused(
+                job_id=int(row["job_id"]),
+                restart=int(row["restart"]),
+                profile_key=None if row["profile_key"] is None else str(row["profile_key"]),
+                time_s=float(row["time_s"]),
+            )
+            for row in rows
+        )
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return ()
+
+
+def add_fault(run: Path, user_id: int, fault: Caused, *, clock: Clock) -> tuple[Caused, ...]:
+    """Record a fault, once for a run of a job, and return all of its user.
+
+    Args:
+        run: `paths.run`.
+        user_id: The job's user.
+        fault: The fault.
+        clock: Time.
+
+    Raises:
+        MpsError: It could not be recorded.
+    """
+    path = _path(run, user_id)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with locked(path, clock, Deadline(clock, LOCK_S)):
+            before = faults_of(run, user_id)
+            if any((one.job_id, one.restart) == (fault.job_id, fault.restart) for one in before):
+                return before
+            after = (*before, fault)[-MOST:]
+            replace_file(path, json.dumps([asdict(one) for one in after]).encode(), mode=0o600)
+            return after
+    except OSError as exc:
+        raise MpsError(f"{path}: {exc.strerror}") from exc
+
+
+def _path(run: Path, user_id: int) -> Path:
+    return run / "mps-faults" / f"{user_id}.json"

@@ -1,0 +1,82 @@
+"""For how long, and which of a user's jobs, run apart after a fault on a shared server."""
+
+from __future__ import annotations
+
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.errors import MpsError
+from slurm_plugin.mps.quarantine import (
+    FIRST_S,
+    KEPT_S,
+    LONGEST_S,
+    Caused,
+    add_fault,
+    faults_of,
+    quarantine_of,
+)
+
+NOW_S = 1_800_000_000.0
+ALICE = 1001
+
+
+def caused(job_id: int, ago_s: float = 0.0, profile_key: str | None = "ab") -> Caused:
+    return Caused(job_id=job_id, restart=0, profile_key=profile_key, time_s=NOW_S - ago_s)
+
+
+def test_after_a_first_fault_the_job_and_its_model_are_apart_for_an_hour() -> None:
+    first = (caused(1),)
+    for job_id, profile in ((1, "cd"), (2, "ab")):
+        found = quarantine_of(first, job_id=job_id, profile_key=profile, now_s=NOW_S)
+        assert found is not None and (found.until_s, found.all_jobs) == (NOW_S + FIRST_S, False)
+        assert quarantine_of(first, job_id=job_id, profile_key=profile, now_s=NOW_S + FIRST_S) is None
+    assert quarantine_of(first, job_id=2, profile_key="cd", now_s=NOW_S) is None
+    assert quarantine_of(first, job_id=2, profile_key=None, now_s=NOW_S) is None
+
+
+def test_a_job_without_a_model_is_told_by_having_none() -> None:
+    assert quarantine_of((caused(1, profile_key=None),), job_id=2, profile_key=None, now_s=NOW_S) is not None
+
+
+def test_after_a_second_fault_all_jobs_of_the_user_are_apart_for_twice_as_long() -> None:
+    found = quarantine_of((caused(1, 7200.0), caused(2)), job_id=9, profile_key="cd", now_s=NOW_S)
+    assert found is not None and (found.until_s, found.all_jobs) == (NOW_S + 2 * FIRST_S, True)
+
+
+@given(ages=st.lists(st.floats(0, 2 * KEPT_S), max_size=30))
+def test_it_grows_with_repetition_and_ends(ages: list[float]) -> None:
+    faults = tuple(caused(number, age) for number, age in enumerate(ages))
+    counted = [age for age in ages if age <= KEPT_S]
+    found = quarantine_of(faults, job_id=0, profile_key="ab", now_s=NOW_S)
+    length_s = min(LONGEST_S, FIRST_S * 2.0 ** (len(counted) - 1))
+    assert (found is not None) == bool(counted and NOW_S - min(counted) + length_s > NOW_S)
+    assert found is None or found.until_s <= NOW_S + LONGEST_S
+
+
+def test_a_fault_is_recorded_once_for_a_run_by_hooks_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        jobs = (1, 2, 3, 1, 2, 3)
+        list(pool.map(lambda job: add_fault(tmp_path, ALICE, caused(job), clock=SystemClock()), jobs))
+    assert sorted(one.job_id for one in faults_of(tmp_path, ALICE)) == [1, 2, 3]
+    assert faults_of(tmp_path, ALICE + 1) == ()
+    file = tmp_path / "mps-faults" / f"{ALICE}.json"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600 and stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '[{"job_id": "x"}]', "null"])
+def test_a_damaged_file_is_no_quarantine(tmp_path: Path, text: str) -> None:
+    add_fault(tmp_path, ALICE, caused(1), clock=SystemClock())
+    (tmp_path / "mps-faults" / f"{ALICE}.json").write_text(text)
+    assert faults_of(tmp_path, ALICE) == ()
+
+
+def test_where_nothing_can_be_written_it_is_said(tmp_path: Path) -> None:
+    (tmp_path / "mps-faults").touch()
+    with pytest.raises(MpsError):
+        add_fault(tmp_path, ALICE, caused(1), clock=SystemClock())
