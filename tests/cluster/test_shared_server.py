@@ -14,6 +14,7 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.mps.access import admitted
+from slurm_plugin.slurm.commands import SlurmCommands
 from tests.cluster.conftest import jobs_on, started
 
 pytestmark = pytest.mark.cluster
@@ -78,3 +79,11 @@ def test_a_job_that_wants_a_server_of_its_own_has_one(jobs: Jobs) -> None:
     job, pipe = starts(jobs, FIRST, ",mps_server=own")
     assert (shared.parent.name, pipe.parent.name) == ("all", f"j{job}")
     assert shared.parent.parent == pipe.parent.parent, "on the same GPU"
+
+
+def test_slurm_says_which_account_a_job_has(jobs: Jobs, own: Cluster) -> None:
+    slurm = SlurmCommands(slurm_conf=str(own.place.slurm_conf), timeout_s=10)
+    for words, expected in ((("--account=lab",), "lab"), ((), "")):
+        job = jobs.submit("--hold", "--gpus=1", *words, "--wrap", "true")
+        assert job.job_id is not None, job.messages
+        assert slurm.account(job.job_id) == expected
