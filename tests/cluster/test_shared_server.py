@@ -13,6 +13,7 @@ import pytest
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.core.placement.servers import server_key
 from slurm_plugin.mps.access import admitted
 from slurm_plugin.slurm.commands import SlurmCommands
 from tests.cluster.conftest import jobs_on, started
@@ -35,11 +36,11 @@ def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     yield from jobs_on(own, request)
 
 
-def starts(jobs: Jobs, user: str, words: str = "") -> tuple[int, Path]:
+def starts(jobs: Jobs, user: str, words: str = "", *argv: str) -> tuple[int, Path]:
     """Return a job that runs, and its pipe directory."""
     show = 'test -e "$CUDA_MPS_PIPE_DIRECTORY/control" && echo "$CUDA_MPS_PIPE_DIRECTORY"'
     train = f"{show}; exec python3 fake_train.py --memory 5G --seconds 600"
-    job = jobs.submit("--gpus=1", f"--comment=rad:memory=6G{words}", "--wrap", train, user=user)
+    job = jobs.submit("--gpus=1", f"--comment=rad:memory=6G{words}", *argv, "--wrap", train, user=user)
     assert job.job_id is not None, job.messages
     number = job.job_id
     jobs.cluster.wait(f"job {number} reaches its server", lambda: jobs.output(number).count("\n") > 0, 30)
@@ -87,3 +88,32 @@ def test_slurm_says_which_account_a_job_has(jobs: Jobs, own: Cluster) -> None:
         job = jobs.submit("--hold", "--gpus=1", *words, "--wrap", "true")
         assert job.job_id is not None, job.messages
         assert slurm.account(job.job_id) == expected
+
+
+@pytest.fixture(scope="module")
+def with_accounts(place: Place) -> Iterator[Cluster]:
+    root = place.root.with_name(f"{place.root.name}-account")
+    spec = ClusterSpec(
+        nodes=(NODE,),
+        accounts=True,
+        slurm_conf=("AccountingStorageEnforce=associations",),
+        rad_toml=('mps_server = "account"',),
+    )
+    yield from started(replace(place, root=root), spec)
+
+
+@pytest.fixture
+def kept(with_accounts: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(with_accounts, request)
+
+
+def test_users_of_one_account_share_a_server(kept: Jobs) -> None:
+    _, one = starts(kept, "root", "", "--account=lab")
+    _, two = starts(kept, SECOND)
+    key = server_key("account", user_id=0, account="lab", job_id=0)
+    assert (one, one.parent.name) == (two, key)
+    assert admitted(one) == ids("root", SECOND)
+    _, apart = starts(kept, "root")
+    assert apart.parent.parent == one.parent.parent and apart != one, "his default account is another"
+    other = kept.submit("--gpus=1", "--account=other", "--wrap", "true", user=SECOND)
+    assert other.job_id is None and "account" in other.messages, "Slurm takes no account that is not his"
