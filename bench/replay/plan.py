@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from replay.users import dealt
+from replay.users import USERS
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.simulate.jobs import LEAST_LIMIT_S, LIMIT_FACTOR
 from slurm_plugin.simulate.trace import read_trace
 from slurm_plugin.simulate.trace_job import compressed
+from slurm_plugin.simulate.users import dealt
 from slurm_plugin.simulate.workloads import load_of, measured
 
 UNKNOWN_STEP_S = 0.04
@@ -100,7 +101,7 @@ def plan(
     """
     known = measured()
     original = read_trace(trace)
-    user_of = dealt(original, users, seed).of
+    user_of = dealt(original, users, seed, unnamed=USERS).of
     jobs = []
     pairs = zip(original.jobs, compressed(original, compress).jobs, strict=True)
     for before, job in [pair for pair in pairs if pair[0].gpus <= gpus][:first]:

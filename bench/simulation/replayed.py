@@ -39,6 +39,7 @@ from slurm_plugin.simulate.metrics import metrics
 from slurm_plugin.simulate.progress import Job
 from slurm_plugin.simulate.result import Result
 from slurm_plugin.simulate.trace_job import TraceJob
+from slurm_plugin.simulate.users import FIRST_USER_ID
 from slurm_plugin.simulate.workloads import measured
 from slurm_plugin.slurm.queries.printed import parse_version
 from slurm_plugin.slurm.versions import NEWEST, Version, requeue_delay_s
@@ -185,6 +186,7 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
             job.load = replace(job.load, exchanges_per_s=0.0)
         if run["policy"] == WITHOUT_MPS:
             job.load = replace(job.load, sliced=True)
+        job.load = replace(job.load, server=str(job.user_id))
     return Engine(cluster, sorted(jobs, key=lambda job: job.trace.submit_s)).run()
 
 
@@ -255,6 +257,7 @@ def _job(
         queued_s=trace.submit_s,
         left_s=trace.duration_s,
         priority=row.get("priority", 0),
+        user_id=FIRST_USER_ID - 1 + row.get("user", 1),
     )
 
 

@@ -106,6 +106,19 @@ _settings_options = all_of(
     type=click.FloatRange(5.0),
     help="Requeue jobs with longer limits, with a checkpoint, after this many minutes.",
 )
+@click.option(
+    "--users",
+    type=click.IntRange(1),
+    help="Deal the jobs out to this many users; default: TRACE's users and accounts, else one user.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of dealing out --users.")
+@click.option(
+    "--set",
+    "changes",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Another value of a partition setting, as mps_server=gpu; may be repeated.",
+)
 @_settings_options
 @json_option
 def simulate(
@@ -124,6 +137,9 @@ def simulate(
     start_up_s: float,
     backfill_s: float,
     slot_min: float | None,
+    users: int | None,
+    seed: int,
+    changes: tuple[str, ...],
     config: Path | None,
     partition: str | None,
     as_json: bool,
@@ -140,6 +156,7 @@ def simulate(
         settings = replace(settings, policy=policy)
     if on_saturated is not None:
         settings = replace(settings, on_saturated=on_saturated)
+    settings = command.with_changes(settings, changes)
     question = Question(
         trace=trace,
         nodes=nodes,
@@ -156,6 +173,8 @@ def simulate(
         backfill_s=backfill_s,
         slot_min=slot_min,
         partition=partition,
+        users=users,
+        seed=seed,
     )
     figures = command.simulate(question, SystemClock(), show_progress=not as_json and sys.stderr.isatty())
     click.echo(command.as_json(figures) if as_json else command.as_text(figures))

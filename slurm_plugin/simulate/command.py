@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config import toml
 from slurm_plugin.core.config.load import PartitionConfig, load_config
+from slurm_plugin.core.config.typed_table import build
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.simulate.engine import Engine
 from slurm_plugin.simulate.jobs import seen_activity
@@ -76,6 +78,26 @@ def settings_of(config: Path | None, partition: str | None, slurm: Version = NEW
         names = ", ".join(found) or "none"
         raise ConfigError(f"{config}: say which partition is meant with --partition; it has {names}")
     return found[name]
+
+
+def with_changes(settings: PartitionConfig, changes: Sequence[str]) -> PartitionConfig:
+    """Return settings with other values.
+
+    Args:
+        settings: The settings of a partition.
+        changes: KEY=VALUE each, as in rad.toml; a word needs no quotes.
+
+    Raises:
+        ConfigError: A key is unknown, or a value is of the wrong kind.
+    """
+    table: dict[str, Any] = {}
+    for change in changes:
+        key, _, value = change.partition("=")
+        try:
+            table[key] = toml.loads(f"value = {value}")["value"]
+        except toml.TOMLDecodeError:
+            table[key] = value
+    return build(settings, table, origin="--set", where="", strict=True)
 
 
 def as_text(figures: dict[str, Any]) -> str:

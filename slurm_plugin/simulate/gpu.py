@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 
 from slurm_plugin.monitor.usage import SPARE, UNTOLD
@@ -138,3 +139,9 @@ class Gpu:
 def _expected(job: Job) -> float:
     known = None if job.booking is None else job.booking.smact
     return UNTOLD if known is None else known
+
+
+def servers(runs: Sequence[Run]) -> int:
+    """Return the number of MPS servers on a GPU with these runs; jobs outside of MPS have contexts as large as one."""
+    shared = [run.job for run in runs if not run.job.whole]
+    return max(len({job.load.server for job in shared if not job.load.turns}), bool(shared))

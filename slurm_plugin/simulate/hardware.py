@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from slurm_plugin.core.records.node import Placement
 from slurm_plugin.guard.overruns import TOLERANCE_BYTES
 from slurm_plugin.simulate.cluster import Cluster
-from slurm_plugin.simulate.gpu import Gpu
+from slurm_plugin.simulate.gpu import Gpu, servers
 from slurm_plugin.simulate.node import Node
 from slurm_plugin.simulate.progress import Job, Run
 
@@ -103,12 +103,12 @@ class Hardware:
             now_s: Seconds since the trace began.
         """
         job = run.job
-        room_bytes = self._cluster.memory_bytes - self._cluster.server_bytes * (not job.whole)
         self._advance(run, now_s)
         touched = set(run.gpus)
         for index in run.gpus:
             gpu = self.gpus[index]
             gpu.runs.append(run)
+            room_bytes = self._cluster.memory_bytes - self._cluster.server_bytes * servers(gpu.runs)
             if self._caps and not job.whole and job.peak_bytes > max(run.booked_bytes, run.cap_bytes or 0):
                 run.runs_out(run.peaks_s)
                 continue

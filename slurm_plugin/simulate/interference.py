@@ -82,6 +82,7 @@ class Load:
         halves: Whether it has several GPUs, whose halves wait for each other; it has no MPS server in common.
         exchanges_per_s: Gradients that this GPU gathers from its others and hands back, one by one, in a second alone.
         elsewhere: How many times slower it is on the slowest of its other GPUs.
+        server: Key of its MPS server; jobs that take turns have none.
     """
 
     smact: float
@@ -92,11 +93,17 @@ class Load:
     halves: bool = False
     exchanges_per_s: float = 0.0
     elsewhere: float = 1.0
+    server: str = ""
 
     @property
     def turns(self) -> bool:
         """Return whether it is time-sliced with its neighbours."""
         return self.sliced or self.halves
+
+    @property
+    def served(self) -> bool:
+        """Return whether it has work for an MPS server."""
+        return not self.turns and self.busy * self.duty > 0.0
 
     @property
     def mean_smact(self) -> float:
@@ -115,30 +122,38 @@ Slowdowns = Callable[[Sequence[Load]], list[float]]
 
 def slowdowns(loads: Sequence[Load]) -> list[float]:
     """Return the factor by which each job's time grows while these jobs share a GPU."""
-    if any(load.turns for load in loads):
+    servers = {load.server for load in loads if load.served}
+    if len(servers) > 1 or any(load.turns for load in loads):
         return _with_turns(loads)
     return _under_mps(loads)
 
 
 def _with_turns(loads: Sequence[Load]) -> list[float]:
-    """Return the same factors if some jobs are time-sliced: those under MPS get the remaining time."""
+    """Return the same factors if some contexts are time-sliced: those under MPS get the time of their server."""
     busy = [load.busy * load.duty for load in loads]
     rest = [k for k, load in enumerate(loads) if not load.turns]
     wide = [k for k, load in enumerate(loads) if load.halves]
     alike = [k for k, load in enumerate(loads) if load.turns and not load.halves]
-    served = 1.0 - math.prod(1.0 - busy[k] for k in rest)
+    servers: dict[str, list[int]] = {loads[k].server: [] for k in rest if loads[k].served}
+    for k in rest:
+        # A job without work slows no other job: any server will do.
+        servers.setdefault(loads[k].server if loads[k].served else next(iter(servers), ""), []).append(k)
+    served = [1.0 - math.prod(1.0 - busy[k] for k in members) for members in servers.values()]
     found = [1.0] * len(loads)
     for k in wide:
-        found[k] = _of_halves(loads[k], sum(busy[j] for j in (*wide, *alike) if j != k), served)
+        found[k] = _of_halves(loads[k], sum(busy[j] for j in (*wide, *alike) if j != k), sum(served))
     held = [loads[k].duty / max(found[k], loads[k].elsewhere) for k in wide]
-    if alike and len(loads) > 1:
-        level = fair_level([*(busy[k] for k in alike), served, *held], SLICED)
+    level = 1.0
+    if (alike and len(loads) > 1) or len(servers) > 1:
+        level = fair_level([*(busy[k] for k in alike), *served, *held], SLICED)
         for k in alike:
             found[k] = max(1.0, busy[k] / level)
-    if rest:
-        left = 1.0 - sum(held) - sum(busy[k] / found[k] for k in alike)
+    taken = [min(one, level) for one in served]
+    for number, members in enumerate(servers.values()):
+        left = (SLICED if len(servers) > 1 else 1.0) - sum(held) - sum(busy[k] / found[k] for k in alike)
+        left -= sum(taken[:number]) + sum(taken[number + 1 :])
         left = max(left, 1.0 / LONGEST_SLOWDOWN)
-        for k, factor in zip(rest, _under_mps([loads[k] for k in rest], left), strict=True):
+        for k, factor in zip(members, _under_mps([loads[k] for k in members], left), strict=True):
             found[k] = factor
     return found
 

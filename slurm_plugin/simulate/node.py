@@ -10,7 +10,7 @@ from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.records.node import Demand, Placement, Reservation
 from slurm_plugin.core.records.submission import BookingKind
 from slurm_plugin.simulate.cluster import Cluster
-from slurm_plugin.simulate.gpu import Gpu
+from slurm_plugin.simulate.gpu import Gpu, servers
 from slurm_plugin.simulate.progress import Job
 
 
@@ -36,7 +36,7 @@ class Node:
         kind: BookingKind = "whole" if job.whole else "shared"
         demand = Demand(
             job_id=job.number,
-            user_id=1000,
+            user_id=job.user_id,
             kind=kind,
             gpus=job.gpus,
             booked_bytes=None if booking is None else booking.memory_bytes,
@@ -46,6 +46,7 @@ class Node:
             profile_key=None if booking is None else booking.profile_key,
             smact=None if booking is None else booking.smact,
             restart=job.restart,
+            server="" if job.whole or job.load.turns else job.load.server,
         )
         placement = choose_gpu(
             [self._reading(gpu, now_s) for gpu in rooms],
@@ -81,12 +82,13 @@ class Node:
                 profile_key=demand.profile_key,
                 smact=demand.smact,
                 restart=demand.restart,
+                server=demand.server,
             ),
             self._room_bytes,
         )
 
     def _reading(self, gpu: Gpu, now_s: float) -> GpuReading:
-        server_bytes = self._cluster.server_bytes * any(not run.job.whole for run in gpu.runs)
+        server_bytes = self._cluster.server_bytes * servers(gpu.runs)
         return GpuReading(
             uuid=gpu.uuid,
             index=gpu.index,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.simulate.interference import Load
 from slurm_plugin.simulate.trace_job import TraceJob
+from slurm_plugin.simulate.users import FIRST_USER_ID
 
 DONE_S = 1e-6
 """Remaining work below this counts as none: times are sums of floats."""
@@ -25,6 +26,7 @@ class Job:
         peak_bytes: Its actual peak of GPU memory on each GPU.
         limit_s: Its time limit.
         gpus: GPUs it requests.
+        user_id: Its user.
         start_up_s: Time from each start to the first step, for imports and building the model.
         slotted: Whether it runs in time slots: at the end of each it saves and is requeued.
         booking: Its booking; None if RAD leaves it unchanged.
@@ -49,6 +51,7 @@ class Job:
     peak_bytes: int
     limit_s: float
     gpus: int
+    user_id: int = FIRST_USER_ID
     start_up_s: float
     slotted: bool
     booking: Booking | None

@@ -48,6 +48,8 @@ class Question:
         partition: The partition whose jobs in sacct's output count; None takes all.
         draw: Number of the random draw of the estimator's errors; jobs of one workload have the same error.
         assumed_mib: Peak of one-GPU jobs whose peak is not in the trace; None: it stays unknown.
+        users: Number of users to whom the jobs are dealt out; None: those that the trace names, else one.
+        seed: Of that deal.
     """
 
     trace: Path
@@ -73,3 +75,5 @@ class Question:
     draw: int = 0
     partition: str | None = None
     assumed_mib: int | None = None
+    users: int | None = None
+    seed: int = 0

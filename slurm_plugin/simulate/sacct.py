@@ -19,7 +19,7 @@ _HARD_TO_GUESS = 8
 """Length from which a separator cannot be guessed by a user."""
 SACCT_COLUMNS = ("JobID", "Submit", "Start", "End", "AllocTRES")
 SACCT_FIELDS = (
-    "JobID,JobName,User,Partition,Submit,Start,End,TimelimitRaw,NNodes,State,AllocTRES,TRESUsageInMax,"
+    "JobID,JobName,User,Account,Partition,Submit,Start,End,TimelimitRaw,NNodes,State,AllocTRES,TRESUsageInMax,"
     "AdminComment"
 )
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
@@ -100,6 +100,8 @@ def parse_job(row: Mapping[str, str], number: int, partition: str | None) -> Tra
         gpus=1 if gpus is None else int(gpus.group(1)),  # shards are of one GPU
         duration_s=duration_s,
         limit_s=int(limit) * 60.0 if limit.isdecimal() else None,
+        user=row.get("User") or "",
+        account=row.get("Account") or "",
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from slurm_plugin.core.config.compute import with_waits
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.records.node import ServerScope
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.simulate.interference import Load
@@ -17,6 +18,7 @@ from slurm_plugin.simulate.progress import Job
 from slurm_plugin.simulate.question import Question
 from slurm_plugin.simulate.trace import read_trace
 from slurm_plugin.simulate.trace_job import TraceJob, compressed, told
+from slurm_plugin.simulate.users import server_of, user_ids, with_users
 from slurm_plugin.simulate.workloads import EXACT, Told, estimate_errors, load_of, measured
 
 
@@ -48,7 +50,8 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
         ConfigError: The trace cannot be read, or no job of it fits the cluster.
     """
     cluster = _cluster(question)
-    trace = read_trace(question.trace, question.partition)
+    trace = with_users(read_trace(question.trace, question.partition), question.users, question.seed)
+    ids = user_ids(trace)
     known = measured()
     errors = {"measured": estimate_errors(), "oracle": (EXACT,), "none": ()}[question.estimates]
     left_out = Counter(trace.left_out)
@@ -65,15 +68,25 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
             load = replace(load, exchanges_per_s=0.0)
         if question.baseline == "rad" and question.settings.sharing == "streams":
             load = replace(load, sliced=True)
+        user_id = ids[row.number]
+        load = replace(load, server=server_of(_scope(question), row, user_id))
         of_it = _known(question, load, (seen or {}).get(row.workload))
         try:
-            jobs.append(_job(question, cluster, row, load, errors, of_it))
+            job = _job(question, cluster, row, load, errors, of_it)
         except Refused:
             left_out["larger than a GPU"] += 1
+            continue
+        job.user_id = user_id
+        jobs.append(job)
     if not jobs:
         raise ConfigError(f"{question.trace}: no job fits this cluster: {told(left_out)}")
     unknown = sum(job.trace.workload not in known for job in jobs)
     return Scenario(cluster=cluster, jobs=jobs, unknown=unknown, left_out=left_out)
+
+
+def _scope(question: Question) -> ServerScope:
+    """Return which jobs on a GPU share an MPS server; without RAD each user starts one."""
+    return question.settings.mps_server if question.baseline == "rad" else "user"
 
 
 def _cluster(question: Question) -> Cluster:

@@ -50,7 +50,7 @@ def read_trace(path: Path, partition: str | None = None) -> Trace:
     if missing:
         raise ConfigError(
             f"{path}: line 1 has no column {missing[0]}; a trace is CSV with {','.join(CSV_COLUMNS)}"
-            "[,mem_mib,limit_min,user], or the output of: "
+            "[,mem_mib,limit_min,user,account], or the output of: "
             f"sacct -a --parsable --delimiter=RANDOM_TEXT -o {SACCT_FIELDS}"
         )
     if separator == ",":
@@ -115,6 +115,7 @@ def _csv_job(row: Mapping[str, str], number: int) -> TraceJob:
         memory_bytes=round(_number(memory, 0.0, "mem_mib") * MIB) if memory else None,
         epochs=int(_number(row["epochs"], 1, "epochs", whole=True)) if row.get("epochs") else None,
         user=row.get("user") or "",
+        account=row.get("account") or "",
     )
 
 

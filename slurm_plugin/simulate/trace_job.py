@@ -20,6 +20,7 @@ class TraceJob:
         memory_bytes: Its peak on each GPU; None if not in the trace.
         epochs: Times through its data set; None if not in the trace.
         user: Its user; "" if not in the trace.
+        account: Its Slurm account; "" if not in the trace.
     """
 
     number: int
@@ -31,6 +32,7 @@ class TraceJob:
     memory_bytes: int | None = None
     epochs: int | None = None
     user: str = ""
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

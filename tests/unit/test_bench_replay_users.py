@@ -21,13 +21,14 @@ from replay.options import name_of, run_parser
 from replay.plan import plan
 from replay.predict import predict
 from replay.stage import Stage
-from replay.users import USERS, accounts, dealt
+from replay.users import USERS, accounts, dealt_of
 from replay.wanted import argv_of
 from replayed import _name
 
 from slurm_plugin.admin.report.check import NEEDED
 from slurm_plugin.admin.report.runs import read_runs
 from slurm_plugin.simulate.trace import read_trace
+from slurm_plugin.simulate.users import dealt
 
 ROWS = [f"{60 * k}.0,vgg3,1,20.0,900" for k in range(20)]
 HEADER = "arrival_s,workload,gpus,duration_min,mem_mib"
@@ -57,7 +58,7 @@ def test_jobs_are_dealt_out_evenly_by_seed(trace: Path) -> None:
 
 
 def test_a_trace_without_users_has_six(trace: Path) -> None:
-    assert dealt(read_trace(trace), None, 0).users == USERS == len(accounts(options(trace)))
+    assert dealt_of(options(trace)).users == USERS == len(accounts(options(trace)))
     assert len(set(accounts(options(trace)))) == USERS
 
 
@@ -107,7 +108,7 @@ def test_no_users_are_refused(trace: Path, count: str) -> None:
 
 def test_servers_that_take_turns_are_allowed_more_time(trace: Path) -> None:
     one, six = (predict(options(trace, "--users", count)) for count in ("1", "6"))
-    assert six.took_s > one.took_s and six.makespan_s == one.makespan_s
+    assert six.took_s > one.took_s and six.makespan_s >= one.makespan_s
     whole = [predict(options(trace, "--policy", "whole", "--users", count)).took_s for count in ("1", "6")]
     assert whole[0] == whole[1], "a whole GPU is one user's"
 

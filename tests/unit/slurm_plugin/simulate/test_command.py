@@ -174,3 +174,43 @@ def test_where_backfill_holds_nobody_up_nothing_is_told_of_it(tmp_path: Path) ->
     (tmp_path / "jobs.csv").write_text(TRACE.replace(",2,", ",1,"))
     argv = ["advise", str(tmp_path / "jobs.csv"), "--gpus-per-node", "2", "--gpu-memory-mib", "80000"]
     assert "bf_min_age_reserve" not in CliRunner().invoke(main, argv).output
+
+
+def test_users_and_a_setting_from_the_command_line(tmp_path: Path) -> None:
+    alone, apart = figures(tmp_path), figures(tmp_path, "--users", "6", "--seed", "1")
+    shared = figures(tmp_path, "--users", "6", "--seed", "1", "--set", "mps_server=gpu")
+    for found in (alone, apart, shared):
+        del found["simulated_in_s"]
+    assert shared == alone != apart
+
+
+@pytest.mark.parametrize("change", ["mps_servers=gpu", "mps_server=group", "compute_overcommit=much"])
+def test_a_wrong_setting_is_refused(tmp_path: Path, change: str) -> None:
+    (tmp_path / "trace.csv").write_text(TRACE)
+    argv = ["simulate", str(tmp_path / "trace.csv"), "--gpu-memory-mib", "80000", "--set", change]
+    result = CliRunner().invoke(main, argv)
+    assert result.exit_code != 0
+    assert "--set: " in result.output and change.partition("=")[0] in result.output
+
+
+def test_advise_takes_users_and_accounts_from_sacct(tmp_path: Path) -> None:
+    head = "JobID|JobName|User|Account|Submit|Start|End|NNodes|AllocTRES|TRESUsageInMax\n"
+    found = []
+    for users, scope in (("ann", "user"), ("ann bob cy", "user"), ("ann bob cy", "account")):
+        names = users.split()
+        rows = (
+            f"{k}|vgg3|{names[k % len(names)]}|lab|2026-10-01T10:{k:02}:00|2026-10-01T11:00:00|"
+            "2026-10-01T12:00:00|1|gres/gpu=1|gres/gpumem=4G\n"
+            for k in range(20)
+        )
+        (tmp_path / "jobs.txt").write_text(head + "".join(rows))
+        (tmp_path / "rad.toml").write_text(
+            'default_partition = "gpu"\n[partition.gpu]\ncollocate = true\ngpu_memory_mib = 80000\n'
+            f'mps_server = "{scope}"\n'
+        )
+        argv = ["advise", str(tmp_path / "jobs.txt"), "--gpu-memory-mib", "80000", "--gpus-per-node", "2"]
+        result = CliRunner().invoke(main, [*argv, "--config", str(tmp_path / "rad.toml"), "--json"])
+        assert result.exit_code == 0, result.output
+        found.append(json.loads(result.output)["shared"]["mean_completion_s"])
+    one, apart, account = found
+    assert apart > one == account

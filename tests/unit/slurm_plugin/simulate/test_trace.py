@@ -13,12 +13,12 @@ from slurm_plugin.simulate.trace import read_trace
 from slurm_plugin.simulate.trace_job import compressed
 
 SACCT = f"""{SACCT_FIELDS.replace(",", "|")}
-7|train|ann|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4,gres/gpu=1||
-7.batch|batch|||2026-10-01T10:05:00|2026-10-01T10:05:00|2026-10-01T11:05:00||1|COMPLETED|cpu=4|gres/gpumem=12G,gres/gpuutil=40|
-8|cpu|ann|cpu|2026-10-01T10:01:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4||
-9|wide|bob|gpu|2026-10-01T10:02:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|2|COMPLETED|cpu=4,gres/gpu:a100=8||
-10|waits|bob|gpu|2026-10-01T10:03:00|Unknown|Unknown|UNLIMITED|1|PENDING|gres/gpu=1||
-11|big|bob|gpu|2026-10-01T09:59:00|2026-10-01T10:05:00|2026-10-01T10:06:00|UNLIMITED|1|FAILED|gres/gpu:a100=4||
+7|train|ann|vision|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4,gres/gpu=1||
+7.batch|batch||||2026-10-01T10:05:00|2026-10-01T10:05:00|2026-10-01T11:05:00||1|COMPLETED|cpu=4|gres/gpumem=12G,gres/gpuutil=40|
+8|cpu|ann|vision|cpu|2026-10-01T10:01:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4||
+9|wide|bob|speech|gpu|2026-10-01T10:02:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|2|COMPLETED|cpu=4,gres/gpu:a100=8||
+10|waits|bob|speech|gpu|2026-10-01T10:03:00|Unknown|Unknown|UNLIMITED|1|PENDING|gres/gpu=1||
+11|big|bob|speech|gpu|2026-10-01T09:59:00|2026-10-01T10:05:00|2026-10-01T10:06:00|UNLIMITED|1|FAILED|gres/gpu:a100=4||
 """
 
 
@@ -28,6 +28,7 @@ def test_sacct(tmp_path: Path) -> None:
     first, second = trace.jobs
     assert (first.workload, first.gpus, first.submit_s, first.duration_s) == ("bob/big", 4, 0.0, 60.0)
     assert (first.limit_s, first.memory_bytes) == (None, None)
+    assert (first.user, first.account, second.user, second.account) == ("bob", "speech", "ann", "vision")
     assert (second.submit_s, second.duration_s, second.limit_s) == (60.0, 3600.0, 7200.0)
     assert second.memory_bytes == 12 * GIB, "a step's peak belongs to its job"
     assert trace.left_out == {"without GPUs": 1, "on several nodes": 1, "not ended": 1}
@@ -77,7 +78,7 @@ def test_behind_a_separator_of_the_admin_s_no_name_forges_a_record(tmp_path: Pat
 
 
 def test_jobs_of_other_partitions_may_be_left_out(tmp_path: Path) -> None:
-    text = SACCT.replace("11|big|bob|gpu|", "11|big|bob|other|")
+    text = SACCT.replace("11|big|bob|speech|gpu|", "11|big|bob|speech|other|")
     (tmp_path / "jobs.txt").write_text(text)
     trace = read_trace(tmp_path / "jobs.txt", "gpu")
     assert [job.workload for job in trace.jobs] == ["ann/train"]
@@ -87,7 +88,7 @@ def test_jobs_of_other_partitions_may_be_left_out(tmp_path: Path) -> None:
 
 def test_shards_are_of_one_gpu_and_our_comment_tells_the_peak(tmp_path: Path) -> None:
     line = (
-        "20|small|ann|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|"
+        "20|small|ann|vision|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|"
         "cpu=4,gres/shard=6||rad: ended estimate_mib=5000 peak_mib=4096"
     )
     (tmp_path / "jobs.txt").write_text(f"{SACCT.splitlines()[0]}\n{line}\n")
@@ -170,6 +171,6 @@ def test_a_record_with_a_number_that_is_none_costs_that_record_at_most(
     tmp_path: Path, old: str, new: str
 ) -> None:
     (tmp_path / "jobs.txt").write_text(
-        SACCT.replace(f"7|train|ann|gpu|{old}", f"7|train|ann|gpu|{new}").replace(old, new, 1)
+        SACCT.replace(f"7|train|ann|vision|gpu|{old}", f"7|train|ann|vision|gpu|{new}").replace(old, new, 1)
     )
     assert "bob/big" in [job.workload for job in read_trace(tmp_path / "jobs.txt").jobs]
