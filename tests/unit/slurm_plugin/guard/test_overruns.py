@@ -60,7 +60,7 @@ def cases(draw: st.DrawFn) -> Case:
             Reservation(
                 job_id=job_id,
                 user_id=draw(st.integers(1001, 1003)),
-                kind=draw(st.sampled_from(("shared", "shared", "shared", "whole"))),  # type: ignore[arg-type]
+                kind=draw(st.sampled_from(("shared", "shared", "shared", "whole"))),
                 gpus=(draw(st.sampled_from((GPU, GPU, GPU, GPU, "GPU-b"))),),
                 seats=(0,),
                 booked_bytes=booked * STEP_BYTES,
