@@ -9,10 +9,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from epilog.asked import names, server_ends
+from epilog.evidence import read_evidence
+from epilog.outcome import ending_of, judge
 from epilog.over import is_reported, over
 from epilog.quarantine import apart
-from epilog.report import ending_of, keep_run, outcome_of, run_of
+from epilog.run_record import keep_run, run_of
 from epilog.tell import tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
@@ -182,16 +183,7 @@ def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) ->
     """Report how the job ended and rerun it where that helps."""
     config, clock = node.config, node.clock
     usage = read_job(node.run, job.job_id)
-    outcome = outcome_of(
-        job,
-        config,
-        held=held,
-        usage=usage,
-        names=lambda: names(node, job),
-        server_ends=lambda: server_ends(node, job),
-        log=log,
-        clock=clock,
-    )
+    outcome = judge(read_evidence(job, node, held=held, usage=usage, log=log))
     settings = config.partition(job.partition)
     quarantine = apart(job, node, held, outcome, settings)
     if quarantine:
@@ -236,10 +228,10 @@ def _run_again(
     if node.config.mode == "observe":
         log.say(EventKind.WOULD_RUN_AGAIN, recovery.reason)
         return
-    from epilog.recover import recover  # an ordinary job ends without a Slurm query
+    from epilog.requeue import requeue_next_attempt  # an ordinary job ends without a Slurm query
 
     restart = held.restart if held else job.restart
-    log.tell(recover(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key))
+    log.tell(requeue_next_attempt(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key))
 
 
 def _tell_slurm(

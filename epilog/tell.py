@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from epilog.report import activity_of
+from epilog.run_record import activity_of
 from slurm_plugin.core.comments.admin_comment import Event, Note, signed_note
 from slurm_plugin.core.records.node import Outcome
 from slurm_plugin.core.records.submission import Booking

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 
+from prolog.attempts import place_job
 from prolog.demand import signed_booking, wanted_by
 from prolog.environment import environment_of, mps_of
-from prolog.place import Placed, place
+from prolog.place import SOON_S, Placed, context_of
 from prolog.seats import why_no_start
 from prolog.servers import with_server
 from slurm_plugin.core.booking.step_environment import told_of
@@ -26,7 +26,6 @@ from slurm_plugin.core.ledger.ended_runs import EndedRuns
 from slurm_plugin.core.ledger.requeued_jobs import end_waiting
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
-from slurm_plugin.core.records.node import Demand
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
 from slurm_plugin.slurm.node.output_files import may_hold_old_text
@@ -140,14 +139,15 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.say(EventKind.LEFT_ALONE, "MIG")
         node.job_file(job.job_id).remove()
         return
-    demand = with_server(wanted.demand, node, job, settings)
-    placed = _placed(node, job, demand, settings, log)
-    mps = {} if placed is None else mps_of(node, job, placed, settings, demand, log)
-    if mps is None:  # only the guard limits it: place it again
-        demand = replace(demand, uncapped=True)
-        placed, mps = _placed(node, job, demand, settings, log), {}
-    if placed is None:
+    demanded = with_server(wanted.demand, node, job, settings)
+    result = place_job(
+        context_of(node, job, demanded, settings, soon=Deadline(node.clock, SOON_S - log.age_s())),
+        start_mps=lambda placed: mps_of(node, job, placed, settings, demanded, log),
+        requeue=lambda placed: _requeued_as_unenforced(node, job, placed, log),
+    )
+    if result.requeued:
         return
+    placed, demand = result.placed, result.demand
     gpus = placed.placement.gpus
     source = f"{wanted.source} ({wanted.doubt})" if wanted.doubt else wanted.source
     apart = f"; {demand.apart}" if demand.apart else ""
@@ -163,7 +163,9 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         log.tell(put_back(node, job, placed.placement.reason, refuse=True, lack=lack))
     else:
         end_waiting(node.run, job.job_id)
-        variables = environment_of(node, job, placed, settings, mps=mps) | told_of(wanted.by_task)
+        variables = environment_of(node, job, placed, settings, mps=result.mps or {}) | told_of(
+            wanted.by_task
+        )
         if wanted.shards is not None:
             variables["RAD_SHARDS"] = str(wanted.shards)
         node.job_file(job.job_id).place(variables, placed.reservation, boot_id=node.store.boot_id)
@@ -175,25 +177,15 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
                 note_outputs(node, job)
 
 
-def _placed(
-    node: Node, job: HookJob, demand: Demand, settings: PartitionConfig, log: HookLog
-) -> Placed | None:
-    """Return where a job runs; None if it was requeued because the guard is away, which happens a few times at most.
-
-    A job that Slurm does not requeue, or that has waited for long, shares as booked: a missing monitor is no reason to
-    fail it.
-    """
-    placed = place(node, job, demand, settings, age_s=log.age_s())
-    if node.config.mode == "observe" or not placed.placement.unheld:
-        return placed
+def _requeued_as_unenforced(node: Node, job: HookJob, placed: Placed, log: HookLog) -> bool:
+    """Requeue a job because the guard is away and its limit would not be enforced; that happens a few times at most."""
     from prolog.put_back import may_put_back, put_back
 
-    if may_put_back(job):
-        event = put_back(node, job, placed.placement.reason, refuse=False)
-        log.tell(event)
-        if event.kind == EventKind.PUT_BACK:
-            return None
-    return place(node, job, demand, settings, apart=False, age_s=log.age_s())
+    if not may_put_back(job):
+        return False
+    event = put_back(node, job, placed.placement.reason, refuse=False)
+    log.tell(event)
+    return event.kind == EventKind.PUT_BACK
 
 
 def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:

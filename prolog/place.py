@@ -50,78 +50,112 @@ class Placed:
     reading: GpuReading | None = None
 
 
-def place(
-    node: Node,
-    job: HookJob,
-    demand: Demand,
-    settings: PartitionConfig,
-    *,
-    apart: bool = True,
-    age_s: float = 0.0,
-) -> Placed:
-    """Choose and reserve the GPUs of a job.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementContext:
+    """All that one attempt to place a job needs besides the ledger.
 
-    Before a job is requeued, the holders of what it lacks are verified: a job that has just ended is in the monitor's
-    last sample for up to a second, and in the ledger if its Epilog was lost. If the driver does not answer, the ledger
-    decides: it keeps jobs apart, and only unmanaged processes go unseen.
+    Attributes:
+        node: This node.
+        job: The job, as slurmd passes it to its hooks.
+        demand: What the job may use.
+        settings: The partition's settings.
+        readings: The GPUs.
+        blind: The driver did not answer. Then the ledger decides: it keeps jobs apart, and only unmanaged processes go
+            unseen.
+        guarded: Partitions whose jobs rad-monitor's guard stops.
+        pin: Whether jobs stay on the GPU that Slurm assigned.
+        apart: Whether jobs without an enforced limit are kept apart from all others (prolog/guarded.py).
+        soon: Until when the hook has time to wait for another sample.
+    """
+
+    node: Node
+    job: HookJob
+    demand: Demand
+    settings: PartitionConfig
+    readings: tuple[GpuReading, ...]
+    blind: bool
+    guarded: frozenset[str]
+    pin: Pin
+    apart: bool
+    soon: Deadline
+
+    @property
+    def observes(self) -> bool:
+        """Return whether decisions are only logged."""
+        return self.node.config.mode == "observe"
+
+    @property
+    def demand_now(self) -> Demand:
+        """Return the demand, without a limit above the booking where neither guard nor driver would see it used."""
+        limited = self.blind or self.job.partition not in self.guarded
+        return replace(self.demand, cap_bytes=None) if limited else self.demand
+
+
+def context_of(
+    node: Node, job: HookJob, demand: Demand, settings: PartitionConfig, *, apart: bool = True, soon: Deadline
+) -> PlacementContext:
+    """Read this node's GPUs, and reconcile the ledger with the running jobs if that is due.
 
     Args:
         node: This node.
         job: The job, as slurmd passes it to its hooks.
         demand: What the job may use.
         settings: The partition's settings.
-        apart: Whether jobs without an enforced limit are kept apart from all others (prolog/guarded.py).
-        age_s: How long the hook has run: it waits for a sample once, and not if it had to wait for Slurm.
+        apart: Whether jobs without an enforced limit are kept apart from all others.
+        soon: Until when the hook has time to wait for another sample.
 
     Raises:
-        RadError: GPUs or ledger cannot be read or written; nothing is reserved.
+        RadError: The GPUs cannot be read.
     """
-    blind, soon = False, Deadline(node.clock, SOON_S - age_s)
+    blind = False
     try:
         readings = read_gpus(node.config, node.clock)
     except DeviceError:
         readings, blind = without_driver(read_facts(node), now_s=node.clock.now_s()), True
         if not readings:
             raise
-    guard = guarded(node)
-    if blind or job.partition not in guard:
-        demand = replace(demand, cap_bytes=None)
-    pin = pin_of(node, settings, facts_of(node, job.node, readings))
-    if node.config.mode != "observe" and not blind:
-        sweep_if_due(node, readings)
-    placed = _place_once(node, job, demand, settings, readings, pin=pin, guard=guard, apart=apart)
-    if placed.placement.lingers and node.config.mode != "observe" and not blind and not soon.passed():
-        newer = await_sample(node.run, node.clock)
-        if newer is not None:
-            readings = newer
-            placed = _place_once(node, job, demand, settings, readings, pin=pin, guard=guard, apart=apart)
-    if placed.placement.put_back and not blind and _any_old(node) and sweep(node, readings):
-        placed = _place_once(node, job, demand, settings, readings, pin=pin, guard=guard, apart=apart)
-    return placed
-
-
-def _any_old(node: Node) -> bool:
-    """Return whether a reconciliation could release anything: young jobs are not checked."""
-    ledger = node.store.read().ledger
-    return node.config.mode != "observe" and bool(
-        doubtful(ledger, Evidence(), now_s=node.clock.monotonic_s())
+    context = PlacementContext(
+        node=node,
+        job=job,
+        demand=demand,
+        settings=settings,
+        readings=readings,
+        blind=blind,
+        guarded=guarded(node),
+        pin=pin_of(node, settings, facts_of(node, job.node, readings)),
+        apart=apart,
+        soon=soon,
     )
+    if not context.observes and not blind:
+        sweep_if_due(node, readings)
+    return context
 
 
-def _place_once(
-    node: Node,
-    job: HookJob,
-    demand: Demand,
-    settings: PartitionConfig,
-    readings: tuple[GpuReading, ...],
-    *,
-    pin: Pin,
-    guard: frozenset[str],
-    apart: bool,
-) -> Placed:
+def with_newer_sample(context: PlacementContext) -> PlacementContext | None:
+    """Wait for the monitor's next sample; None if there is none in time."""
+    newer = await_sample(context.node.run, context.node.clock)
+    return None if newer is None else replace(context, readings=newer)
+
+
+def reconciled(context: PlacementContext) -> bool:
+    """Verify the holders of what a job lacks, and return whether that released anything; young jobs are not checked."""
+    node = context.node
+    old = doubtful(node.store.read().ledger, Evidence(), now_s=node.clock.monotonic_s())
+    return bool(old) and bool(sweep(node, context.readings))
+
+
+def place_once(context: PlacementContext) -> Placed:
+    """Choose and reserve the GPUs of a job.
+
+    Raises:
+        RadError: The ledger cannot be read or written; nothing is reserved.
+    """
+    node, demand, readings = context.node, context.demand_now, context.readings
     reservations = node.store.read().ledger.reservations
     users = {held.job_id: held.user_id for held in reservations}
-    alone = unheld(node, demand, job.partition, reservations, guarded=guard) if apart else frozenset()
+    alone: frozenset[int] = frozenset()
+    if context.apart:
+        alone = unheld(node, demand, context.job.partition, reservations, guarded=context.guarded)
     owners = JobFinder(node.proc).owners(readings, users=users)
 
     def choose(ledger: Ledger) -> Placement:
@@ -129,15 +163,15 @@ def _place_once(
             readings,
             ledger,
             demand,
-            settings,
-            pin=pin,
+            context.settings,
+            pin=context.pin,
             now_s=node.clock.monotonic_s(),
             window_s=float(node.config.telemetry.window_s),
             owners=owners,
             unheld=alone,
         )
 
-    if node.config.mode == "observe":
+    if context.observes:
         return Placed(placement=choose(node.store.read().ledger))
     with node.store.locked(Deadline(node.clock, LOCK_S)):
         found = node.store.read()
@@ -146,7 +180,7 @@ def _place_once(
         ledger = found.ledger
         placement = choose(ledger)
         if not placement.gpus:
-            after = ledger.release(job.job_id, restart=job.restart)
+            after = ledger.release(context.job.job_id, restart=context.job.restart)
             if after is not ledger:
                 node.store.write(after)
             return Placed(placement=placement)
@@ -155,8 +189,8 @@ def _place_once(
             uuid: reading.usable_bytes - memory_use(reading, ledger.on(uuid), owners).unmanaged_bytes
             for uuid, reading in chosen.items()
         }
-        held = _reservation(demand, settings, placement, chosen, now_s=node.clock.monotonic_s())
-        reservation = replace(held, partition=job.partition)
+        held = _reservation(demand, context.settings, placement, chosen, now_s=node.clock.monotonic_s())
+        reservation = replace(held, partition=context.job.partition)
         node.store.write(ledger.reserve(reservation, room_bytes))
     return Placed(placement=placement, reservation=reservation, reading=chosen[placement.gpus[0]])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from slurm_plugin.core.placement.candidate import memory_use
 from slurm_plugin.core.records.gpu import GpuReading
@@ -16,68 +18,128 @@ TOLERANCE_BYTES = 512 * MIB
 
 
 def overruns(reading: GpuReading, shares: Sequence[Share], sample: Sample) -> Iterator[Finding]:
-    """Find jobs that use more memory than they may.
+    """Find jobs above their booking or their limit, and decide which of them are stopped.
 
-    A job above a limit that MPS enforces bypassed MPS on purpose, or dropped its own limit and took up to the largest
-    one among its server's jobs. Below its limit, or without an enforced limit (no
-    MPS here), a job may need more than estimated without any fault. It is then stopped only if other jobs could not
-    get what they booked, and only the one furthest above its own estimate. Above its limit, it is also stopped if a
-    job that Slurm has started waits for what it booked. A job within its booking is never stopped. Memory used or
-    booked by jobs that are already leaving, or that will be stopped for bypassing a limit, counts as free.
+    | usage         | the job                                            | finding  | response                  |
+    |---------------|----------------------------------------------------|----------|---------------------------|
+    | above limit   | bypassed MPS, or dropped its own limit             | memory   | `on_overrun`              |
+    | above limit   | is ending, or is chosen to free memory             | memory   | `on_overrun`              |
+    | above limit   | any other                                          | memory   | warn                      |
+    | above booking | is ending, or is chosen to free memory             | surprise | requeue: it did no wrong  |
+    | above booking | any other                                          | none     |                           |
+    | within it     | any                                                | none     |                           |
+
+    Where `on_overrun` is "warn", every response is a warning. `_chosen_to_free_memory` chooses at most one job. Memory
+    of jobs that are ending counts as free, both what they use and what they booked.
 
     Args:
         reading: The GPU.
         shares: Usage of the jobs on it.
         sample: The whole sample.
     """
-    own = [share for share in shares if share.held.kind == "shared" and reading.uuid in share.held.gpus]
-    beyond = [share for share in own if share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES]
-    forced = [share for share in beyond if share.key in sample.mine.capped]
-    thieves = [share for share in forced if share.settings.on_overrun != "warn"]
-    goes = [share for share in own if share in thieves or share.run in sample.leaving]
-    spare_bytes = _spare_bytes(reading, sample, thieves, goes)
-    honest = [share for share in _above(own) if share not in forced and share not in goes]
-    if spare_bytes >= 0:  # incoming jobs wait for memory lent up to a limit
-        owed_bytes = sample.owed_bytes.get(reading.uuid, 0)
-        honest = [share for share in honest if share in beyond and spare_bytes < owed_bytes]
-    worst = max(honest, key=_goes_first, default=None)
-    for share in own:
-        warns = share.settings.on_overrun == "warn"
-        again = share in goes and share.excess_bytes > 0
-        if share in beyond:
-            stops = share in forced or share is worst or again
-            yield share.finding(
-                "memory", share.held.limit_bytes, share.settings.on_overrun if stops else "warn"
-            )
-        elif share is worst or again:  # RAD's estimate was wrong: always requeue such a job
-            yield share.finding("surprise", share.held.booked_bytes, "warn" if warns else "requeue")
+    jobs = [
+        _Usage.of(share, sample)
+        for share in shares
+        if share.held.kind == "shared" and reading.uuid in share.held.gpus
+    ]
+    chosen = _chosen_to_free_memory(jobs, reading, sample)
+    for job in jobs:
+        stopped = job.bypassed_mps or job.ending or job is chosen
+        finding = _finding(job, stopped=stopped)
+        if finding is not None:
+            yield finding
 
 
-def _spare_bytes(reading: GpuReading, sample: Sample, thieves: Sequence[Share], goes: Sequence[Share]) -> int:
-    """Return the memory left on a GPU once the stopped jobs are gone and all others have what they booked."""
-    gone = {*sample.leaving, *(share.run for share in thieves)}
-    stays = [held for held in sample.ledger.on(reading.uuid) if (held.job_id, held.restart) not in gone]
-    free_bytes = reading.free_bytes + sum(share.total_bytes for share in goes)
-    return free_bytes - memory_use(reading, stays, sample.owners).untouched_bytes
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Usage:
+    """Usage of a shared job on one of its GPUs, compared with its booking and its limit.
+
+    Attributes:
+        share: The job and its processes.
+        level: The highest of the two that it exceeds; a limit only by more than the tolerance.
+        bypassed_mps: It exceeds a limit that MPS enforces, which is possible only outside MPS.
+        ending: It was stopped a moment ago, or it is stopped now because it bypassed MPS.
+    """
+
+    share: Share
+    level: Literal["within booking", "above booking", "above limit"]
+    bypassed_mps: bool
+    ending: bool
+
+    @classmethod
+    def of(cls, share: Share, sample: Sample) -> _Usage:
+        """Compare a job's usage with what it may use."""
+        bypassed_mps = False
+        level: Literal["within booking", "above booking", "above limit"] = "within booking"
+        if share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES:
+            level, bypassed_mps = "above limit", share.key in sample.mine.capped
+        elif share.excess_bytes > 0:
+            level = "above booking"
+        ending = share.run in sample.leaving or (bypassed_mps and share.settings.on_overrun != "warn")
+        return cls(share=share, level=level, bypassed_mps=bypassed_mps, ending=ending)
+
+    @property
+    def above_estimate_bytes(self) -> int:
+        """Return by how much it exceeds its estimate, or its booking if that is smaller or alone known."""
+        held = self.share.held
+        expected_bytes = held.booked_bytes if held.estimate_bytes is None else held.estimate_bytes
+        return self.share.total_bytes - min(expected_bytes, held.booked_bytes)
 
 
-def _above(shares: Sequence[Share]) -> list[Share]:
-    """Return the jobs that use more than they booked.
+def _finding(job: _Usage, *, stopped: bool) -> Finding | None:
+    """Return the row of the decision table that applies to a job."""
+    held, on_overrun = job.share.held, job.share.settings.on_overrun
+    if job.level == "above limit":
+        return job.share.finding("memory", held.limit_bytes, on_overrun if stopped else "warn")
+    if job.level == "above booking" and stopped:
+        return job.share.finding("surprise", held.booked_bytes, "warn" if on_overrun == "warn" else "requeue")
+    return None
+
+
+def _chosen_to_free_memory(jobs: Sequence[_Usage], reading: GpuReading, sample: Sample) -> _Usage | None:
+    """Return the one job to stop so that other jobs get the memory that they booked; None if there is no need.
+
+    Any job above its booking may be chosen if other jobs on the GPU could not get what they booked. If they can, but a
+    job that Slurm has started waits for its booking, only a job above its limit may be. The one furthest above its own
+    estimate is chosen; one that is only warned about is chosen if there is no other, and frees nothing.
+    """
+    spare_bytes = _spare_bytes(jobs, reading, sample)
+    if spare_bytes < 0:
+        levels: tuple[str, ...] = ("above booking", "above limit")
+    elif spare_bytes < sample.owed_bytes.get(reading.uuid, 0):
+        levels = ("above limit",)
+    else:
+        return None
+    candidates = [
+        job
+        for job in _above_booking_by_user(jobs)
+        if job.level in levels and not job.bypassed_mps and not job.ending
+    ]
+    return max(candidates, key=_stop_order, default=None)
+
+
+def _stop_order(job: _Usage) -> tuple[bool, int]:
+    return job.share.settings.on_overrun != "warn", job.above_estimate_bytes
+
+
+def _spare_bytes(jobs: Sequence[_Usage], reading: GpuReading, sample: Sample) -> int:
+    """Return the memory left once ending jobs are gone and all others have what they booked; below 0 if too little."""
+    ended = {*sample.leaving, *(job.share.run for job in jobs if job.ending)}
+    staying = [held for held in sample.ledger.on(reading.uuid) if (held.job_id, held.restart) not in ended]
+    free_bytes = reading.free_bytes + sum(job.share.total_bytes for job in jobs if job.ending)
+    return free_bytes - memory_use(reading, staying, sample.owners).untouched_bytes
+
+
+def _above_booking_by_user(jobs: Sequence[_Usage]) -> list[_Usage]:
+    """Return the jobs above their booking of each user whose jobs together exceed theirs by more than the tolerance.
 
     The tolerance applies once per user and GPU, not once for each of many small jobs.
     """
     excess_bytes: Counter[int] = Counter()
-    for share in shares:
-        excess_bytes[share.held.user_id] += share.excess_bytes
+    for job in jobs:
+        excess_bytes[job.share.held.user_id] += job.share.excess_bytes
     return [
-        share
-        for share in shares
-        if share.excess_bytes > 0 and excess_bytes[share.held.user_id] > TOLERANCE_BYTES
+        job
+        for job in jobs
+        if job.level != "within booking" and excess_bytes[job.share.held.user_id] > TOLERANCE_BYTES
     ]
-
-
-def _goes_first(share: Share) -> tuple[bool, int]:
-    """Sort key: furthest above its estimate; a job whose partition only warns is never stopped for the others."""
-    held = share.held
-    expected_bytes = held.booked_bytes if held.estimate_bytes is None else held.estimate_bytes
-    return share.settings.on_overrun != "warn", share.total_bytes - min(expected_bytes, held.booked_bytes)

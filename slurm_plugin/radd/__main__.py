@@ -22,7 +22,7 @@ from slurm_plugin.radd.accounts import AccountsReader
 from slurm_plugin.radd.keeping import Keeper
 from slurm_plugin.radd.learned import Learner
 from slurm_plugin.radd.lending import Lender
-from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.radd.release import Releaser
 from slurm_plugin.radd.reply import tell
 from slurm_plugin.radd.server import Server
 from slurm_plugin.radd.service import Service
@@ -68,8 +68,8 @@ def run(config_path: Path, slurm_user: str) -> None:
     slurm = open_control(config, clock)
     lender = Lender(Path(config.paths.state, "loans.json"), slurm, clock, lambda: service.config)
     keeper = Keeper(slurm, clock, lender, lambda: service.config)
-    recoverer = Recoverer(slurm, clock, lender, keeper, key=lambda: service.key)
-    service = Service(config_path, slurm, recoverer)
+    releaser = Releaser(slurm, clock, lender, keeper, key=lambda: service.key)
+    service = Service(config_path, slurm, releaser)
     slurm_uids = _uid_of(slurm_user)
     socket_path = Path(service.config.paths.socket)
     server = Server(
@@ -84,7 +84,7 @@ def run(config_path: Path, slurm_user: str) -> None:
     server.claim()
     service.leave_fallback()  # before the first answer, in case radd dies after it
     server.start()
-    recoverer.start()
+    releaser.start()
     accounts = _accounts_of(service)
     if accounts is not None:
         accounts.start()
@@ -102,7 +102,7 @@ def run(config_path: Path, slurm_user: str) -> None:
         notify(_ready(service), os.environ)
     notify("STOPPING=1", os.environ)
     server.stop()
-    recoverer.stop()
+    releaser.stop()
     if accounts is not None:
         accounts.stop()
     learner.stop()

@@ -26,7 +26,7 @@ from slurm_plugin.radd.in_force import SelectParameters, version_of
 from slurm_plugin.radd.learned import SiteQuantiles
 from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.radd.release import Releaser
 from slurm_plugin.radd.reply import VERSION, checked_version
 from slurm_plugin.radd.standby import Standby
 from slurm_plugin.radd.submit import Submission
@@ -44,7 +44,7 @@ class Service:
     """radd without its socket."""
 
     def __init__(
-        self, config_path: Path, slurm: SlurmControl, recoverer: Recoverer, clock: Clock | None = None
+        self, config_path: Path, slurm: SlurmControl, releaser: Releaser, clock: Clock | None = None
     ) -> None:
         """Read the configuration.
 
@@ -52,7 +52,7 @@ class Service:
             ConfigError: rad.toml or the cluster's key is unusable.
         """
         self._config_path = config_path
-        self._recoverer = recoverer
+        self._releaser = releaser
         self._clock = clock or SystemClock()
         self._version = version_of(slurm)
         self._select = SelectParameters(slurm)
@@ -237,7 +237,7 @@ class Service:
             return
         booking = signed_comment.read_stamp(str(message.get("comment") or ""), user_id=user_id, key=self.key)
         if self.config.features.recovery:
-            self._recoverer.hear(job_id, note, profile_key=None if booking is None else booking.profile_key)
+            self._releaser.hear(job_id, note, profile_key=None if booking is None else booking.profile_key)
         if self.config.features.history:
             now_s = self._clock.now_s()
             run = run_told(note, booking, self.config, user_id=user_id, job_id=job_id, now_s=now_s)

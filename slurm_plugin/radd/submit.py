@@ -106,8 +106,11 @@ class Submission:
         Raises:
             WireError: The message is not one of job_submit.lua's.
         """
-        idle = {"reserves_parts": self.reserves_shards, "new_controller": not self.forgets_shards}
-        request = request_from({name: told for name, told in message.items() if not idle.get(name)})
+        request = request_from(
+            message,
+            honour_reserved_parts=not self.reserves_shards,
+            honour_new_controller=self.forgets_shards,
+        )
         if self.config.mode == "off" or not self.config.features.submit:
             return Decided(request=request, rewrite=Rewrite(reason="off"))
         if self.leave_jobs:

@@ -26,7 +26,7 @@ LIMIT_FACTOR, LEAST_LIMIT_S = 2.0, 1800.0
 """For a trace without time limits: users request twice the time, and at least half an hour."""
 
 LEAST_SEEN_S = 60.0
-"""Activity of a shorter run is not used (epilog/report.py)."""
+"""Activity of a shorter run is not used (epilog/run_record.py)."""
 
 
 class Known(NamedTuple):

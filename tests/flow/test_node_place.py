@@ -12,8 +12,9 @@ import pytest
 from fake_proc import process, slurmstepd
 from fakes import FakeClock, FakeSlurm
 
+from prolog.attempts import place_job
 from prolog.demand import wanted_by
-from prolog.place import Placed, place
+from prolog.place import SOON_S, Placed, context_of
 from slurm_plugin.core.booking.verification import partition_mark
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.comments.signed_comment import stamp, with_stamp
@@ -128,14 +129,21 @@ class Bench:
             estimate_bytes=None if estimate is None else estimate * GIB,
             cap_bytes=None if cap is None else cap * GIB,
         )
-        return place(
+        return self.placed(demand, confined=confined, apart=apart, age_s=age_s)
+
+    def placed(
+        self, demand: Demand, *, confined: bool = False, apart: bool = True, age_s: float = 0.0
+    ) -> Placed:
+        """Place a job in a hook of this age; one whose limit nothing enforces is requeued, or never is."""
+        context = context_of(
             self.node(confined=confined),
-            self.job(job_id, seats=seats),
+            self.job(demand.job_id, seats=demand.seats),
             demand,
             self.config.partitions["gpu"],
             apart=apart,
-            age_s=age_s,
+            soon=Deadline(self.clock, SOON_S - age_s),
         )
+        return place_job(context, start_mps=lambda _: {}, requeue=lambda _: True).placed
 
     def step(self, job_id: int, **task: str) -> None:
         """A slurmstepd of a job, and a task of it with this environment."""
@@ -409,7 +417,7 @@ def test_without_monitor_and_driver_there_is_no_placement(bench: Bench) -> None:
     bench.clock.time_s += 60
     demand = Demand(job_id=1, user_id=0, kind="shared", gpus=1, booked_bytes=GIB, seats=(0,))
     with pytest.raises(DeviceError):
-        place(bench.node(), bench.job(1), demand, bench.config.partitions["gpu"])
+        bench.placed(demand)
 
 
 def test_a_driver_that_does_not_answer_leaves_the_ledger_to_decide(bench: Bench) -> None:
@@ -420,7 +428,7 @@ def test_a_driver_that_does_not_answer_leaves_the_ledger_to_decide(bench: Bench)
     found = []
     for job_id, kind in ((2, "whole"), (3, "shared")):
         demand = Demand(job_id=job_id, user_id=0, kind=kind, gpus=1, booked_bytes=GIB, seats=(0,))
-        found.append(place(bench.node(), bench.job(job_id), demand, bench.config.partitions["gpu"]).placement)
+        found.append(bench.placed(demand).placement)
     assert found[0].gpus == ("GPU-1",)
     assert found[1].put_back
     assert bench.held == [1, 2]

@@ -14,7 +14,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
-from prolog.place import place
+from prolog.attempts import place_job
+from prolog.place import SOON_S, context_of
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.comments.signed_comment import stamp
 from slurm_plugin.core.config.load import Config, PartitionConfig, parse_config
@@ -156,7 +157,8 @@ class NodeMachine(RuleBasedStateMachine):
             restart=restart,
         )
         try:
-            placed = place(node, job, demand, self.settings)
+            context = context_of(node, job, demand, self.settings, soon=Deadline(self.clock, SOON_S))
+            placed = place_job(context, start_mps=lambda _: {}, requeue=lambda _: True).placed
             if placed.reservation is not None:
                 boot = node.store.boot_id
                 node.job_file(job_id).place({}, placed.reservation, boot_id=boot)

@@ -17,11 +17,15 @@ _LARGEST = 0x7FFFFFFF
 _NO_VAL_16 = (0xFFFE, 0xFFFF)
 
 
-def request_from(message: Mapping[str, Any]) -> JobRequest:
+def request_from(
+    message: Mapping[str, Any], *, honour_reserved_parts: bool = True, honour_new_controller: bool = True
+) -> JobRequest:
     """Return the job that a message describes.
 
     Args:
         message: job_desc fields by their Lua name; missing and null both mean "not set".
+        honour_reserved_parts: Whether this Slurm starts no shards in a reservation of parts of nodes.
+        honour_new_controller: Whether a slurmctld of this Slurm that has just started refuses shards.
 
     Raises:
         WireError: A field is of the wrong kind, or there is no user_id.
@@ -48,11 +52,11 @@ def request_from(message: Mapping[str, Any]) -> JobRequest:
         recurs=message.get("recurs") is True,
         interactive=message.get("interactive") is True,
         whole_nodes=message.get("whole_nodes") is True,
-        before_shards=message.get("new_controller") is True,
+        before_shards=honour_new_controller and message.get("new_controller") is True,
         other_gres=others(per_node, keep_prefix=False),
         other_per_task=others(per_task, keep_prefix=True),
         binds_gpus="gpu" in (_text(message, "tres_bind") or ""),
-        gpu_only_option=_gpu_only_option(message),
+        gpu_only_option=_gpu_only_option(message, honour_reserved_parts=honour_reserved_parts),
     )
 
 
@@ -70,14 +74,14 @@ def _each_task(message: Mapping[str, Any]) -> int | None:
     return None if cpus in (0, *_NO_VAL_16) else cpus
 
 
-def _gpu_only_option(message: Mapping[str, Any]) -> str | None:
+def _gpu_only_option(message: Mapping[str, Any], *, honour_reserved_parts: bool) -> str | None:
     if "gpu" in (_text(message, "tres_freq") or ""):
         return "--gpu-freq"
     if _number(message, "ntasks_per_gpu") not in (None, 0, *_NO_VAL_16):
         return "--ntasks-per-gpu"
     if message.get("recurs") is True:
         return "scrontab"  # not rerun after a failure: each of its runs is a restart in Slurm
-    if message.get("reserves_parts") is True:
+    if honour_reserved_parts and message.get("reserves_parts") is True:
         return "--reservation of GPUs"
     if _text(message, "container"):
         return "--container"  # no limit of RAD reaches into an OCI container, and on 22.05 no variable does

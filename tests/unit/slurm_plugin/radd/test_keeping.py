@@ -15,7 +15,7 @@ from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.radd.keeping import EVERY_S, Keeper
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.loans import Claim
-from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.radd.release import Releaser
 from slurm_plugin.slurm.control import JobChange, JobView, Standing
 
 WAITS = Standing(
@@ -67,7 +67,7 @@ class Site:
     def start_radd(self) -> None:
         self.lender = Lender(self.folder / "loans.json", self.slurm, self.clock, self.config)
         self.keeper = Keeper(self.slurm, self.clock, self.lender, self.config)
-        self.recoverer = Recoverer(self.slurm, self.clock, self.lender, self.keeper, key=lambda: KEY)
+        self.releaser = Releaser(self.slurm, self.clock, self.lender, self.keeper, key=lambda: KEY)
 
     def config(self) -> Config:
         partition = {"collocate": True, "shards_per_gpu": 40, "keep_turn": self.keep_turn}
@@ -96,7 +96,7 @@ def site(tmp_path: Path) -> Site:
 
 
 def test_who_is_put_back_is_raised_until_he_starts(site: Site) -> None:
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     assert site.look() == [-3], "priority 98 without its nice value of 5, as it had"
     site.nice(-3)
     assert site.look() == []
@@ -109,7 +109,7 @@ def test_who_is_put_back_is_raised_until_he_starts(site: Site) -> None:
 
 def test_a_priority_that_somebody_set_by_hand_stays(site: Site) -> None:
     """Slurm takes a nice value then and heeds it not; raised again and again, it would never end."""
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     assert site.look() == [-3]
     site.slurm.places[7] = replace(site.slurm.places[7], nice=-3)
     site.slurm.views[7] = replace(site.slurm.views[7], nice=-3)
@@ -121,11 +121,11 @@ def test_a_priority_that_somebody_set_by_hand_stays(site: Site) -> None:
 
 def test_who_started_between_two_looks_is_not_taken_for_one_of_an_admins(site: Site) -> None:
     """Slurm shows who is put back a second time with the nice value that he was lent, and a priority anew."""
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     assert site.look() == [-3]
     site.nice(-3, state="RUNNING", reason="Prolog")
     assert site.look() == []
-    site.recoverer.hear(7, replace(NOTE, restart=2))
+    site.releaser.hear(7, replace(NOTE, restart=2))
     again = replace(WAITS, nice=-3, restarts=2, state="COMPLETING")
     site.slurm.places[7] = again
     site.slurm.views[7] = replace(VIEW, nice=-3, restarts=2)
@@ -136,14 +136,14 @@ def test_who_started_between_two_looks_is_not_taken_for_one_of_an_admins(site: S
 
 
 def test_a_radd_that_was_restarted_goes_on(site: Site) -> None:
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     site.look()
     site.nice(-3)
     site.slurm.views[7] = replace(
         site.slurm.views[7], admin_comment=signed(NOTE, job_id=7, user_id=site.slurm.views[7].user_id)
     )
     site.start_radd()
-    site.recoverer.sweep()
+    site.releaser.sweep()
     assert site.keeper.busy
     assert site.look() == []
     site.nice(-3, state="RUNNING")
@@ -151,7 +151,7 @@ def test_a_radd_that_was_restarted_goes_on(site: Site) -> None:
 
 
 def test_a_change_that_slurm_did_not_hear_is_made_again(site: Site) -> None:
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     site.slurm.deaf = True
     assert site.look() == []
     assert site.lender.outstanding, "it is written down first"
@@ -160,7 +160,7 @@ def test_a_change_that_slurm_did_not_hear_is_made_again(site: Site) -> None:
 
 
 def test_what_somebody_else_sets_stays(site: Site) -> None:
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     site.look()
     site.nice(50)
     assert site.look() == []
@@ -175,7 +175,7 @@ def test_a_loan_for_another_reason_is_kept_apart(site: Site) -> None:
     site.nice(-995)
     site.slurm.places[7] = replace(site.slurm.places[7], restarts=2)
     site.slurm.views[7] = replace(site.slurm.views[7], restarts=2)
-    site.recoverer.hear(7, replace(NOTE, restart=2, turn=replace(TURN, nice=-995)))
+    site.releaser.hear(7, replace(NOTE, restart=2, turn=replace(TURN, nice=-995)))
     assert site.look() == [-1003]
     site.nice(-1003, state="RUNNING")
     assert site.look() == [5]
@@ -183,12 +183,12 @@ def test_a_loan_for_another_reason_is_kept_apart(site: Site) -> None:
 
 def test_what_another_radd_lent_is_not_lent_again(site: Site) -> None:
     """A standby's, or one that lost its files."""
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     assert site.look() == [-3]
     site.nice(-3)
     (site.folder / "loans.json").unlink()
     site.start_radd()
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     assert site.look() == []
 
 
@@ -197,12 +197,12 @@ def test_what_another_radd_lent_is_not_lent_again(site: Site) -> None:
 )
 def test_nobody_is_raised_where_that_is_off(tmp_path: Path, keep_turn: bool, config: dict[str, str]) -> None:
     site = Site(tmp_path, keep_turn=keep_turn, **config)
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     assert site.look() == []
 
 
 def test_who_is_held_waits_and_who_ran_since_is_forgotten(site: Site) -> None:
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     site.slurm.places[7] = replace(WAITS, priority=0)
     assert site.look() == [] and site.keeper.busy
     site.slurm.places[7] = replace(WAITS, restarts=2)
@@ -211,7 +211,7 @@ def test_who_is_held_waits_and_who_ran_since_is_forgotten(site: Site) -> None:
 
 
 def test_slurm_may_be_away(site: Site) -> None:
-    site.recoverer.hear(7, NOTE)
+    site.releaser.hear(7, NOTE)
     site.slurm.answers = False
     assert site.look() == [] and site.keeper.busy
     site.slurm.answers = True

@@ -10,7 +10,7 @@ from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.config.load import Config, PartitionConfig, parse_config
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.loans import DAY_S, Claim, Loan, is_due, loan_for
-from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.radd.release import Releaser
 from slurm_plugin.slurm.control import JobChange, JobView
 
 OURS = Claim(fault="estimate", profile_key="ab12")
@@ -167,7 +167,7 @@ def test_a_rerun_that_the_prolog_puts_back_is_heard_of(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
     made = lender(tmp_path, slurm)
     made.lend(WAITING, OURS)
-    Recoverer(slurm, FakeClock(), made, key=lambda: KEY).hear(7, Note(event="put-back", start_in_s=15))
+    Releaser(slurm, FakeClock(), made, key=lambda: KEY).hear(7, Note(event="put-back", start_in_s=15))
     slurm.views[7] = replace(WAITING, nice=-900, restarts=2)
     made.collect()
     assert made.outstanding and slurm.told == []
@@ -200,7 +200,7 @@ def test_what_cannot_be_written_down_is_not_lent(tmp_path: Path) -> None:
 
 def test_an_errand_lends_with_the_start_time_and_again_after_a_refusal(tmp_path: Path) -> None:
     slurm, clock = FakeSlurm(WAITING), FakeClock()
-    worker = Recoverer(slurm, clock, lender(tmp_path, slurm, clock), key=lambda: KEY)
+    worker = Releaser(slurm, clock, lender(tmp_path, slurm, clock), key=lambda: KEY)
     worker.hear(7, Note(event="recovered", start_in_s=0, fault="estimate"), profile_key="ab12")
     tell, slurm.update = slurm.update, refuse_once(slurm)  # type: ignore[method-assign]
     worker.run_errands()
@@ -220,7 +220,7 @@ def refuse_once(slurm: FakeSlurm) -> object:
 
 def test_a_recovery_that_is_the_users_own_fault_is_lent_nothing(tmp_path: Path) -> None:
     slurm, clock = FakeSlurm(WAITING), FakeClock()
-    worker = Recoverer(slurm, clock, lender(tmp_path, slurm, clock), key=lambda: KEY)
+    worker = Releaser(slurm, clock, lender(tmp_path, slurm, clock), key=lambda: KEY)
     worker.hear(7, Note(event="recovered", start_in_s=0))
     worker.run_errands()
     assert slurm.told == [(7, JobChange(start_now=True))]

@@ -24,7 +24,7 @@ from slurm_plugin.core.process.background import in_background
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.radd import service as radd_service
-from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.radd.release import Releaser
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import NodeView
@@ -57,7 +57,7 @@ class FixedVersion(SlurmCommands):
         return self._fixed
 
 
-class Heard(Recoverer):
+class Heard(Releaser):
     """Only remembers what it hears."""
 
     def __init__(self) -> None:
@@ -238,12 +238,12 @@ def test_the_first_submission_waits_for_no_code_and_no_weights(tmp_path: Path, e
 import sys
 from pathlib import Path
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.radd.recover import Recoverer
+from slurm_plugin.radd.release import Releaser
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import NodeView
 SlurmCommands.version = lambda self: (22, 5, 8)
-service = Service(Path({str(toml)!r}), SlurmCommands(), Recoverer(SlurmCommands(), SystemClock(), key=lambda: b""))
+service = Service(Path({str(toml)!r}), SlurmCommands(), Releaser(SlurmCommands(), SystemClock(), key=lambda: b""))
 loaded, opened = set(sys.modules), []
 sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" else None)
 comment = {signed_comment.with_profile("", profile)!r}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock
 
-from epilog.report import OWN_PATTERNS_S, judged
+from epilog.evidence import OWN_PATTERNS_S, shown_by
 from epilog.tails import TAIL_BYTES
 from slurm_plugin.core.config import toml
 from slurm_plugin.core.errors import ConfigError
@@ -118,17 +118,17 @@ def log_in(folder: Path) -> HookLog:
 def test_a_site_adds_patterns_of_its_own(tmp_path: Path, key: str) -> None:
     own = tmp_path / "oom_patterns.toml"
     own.write_text(f'[[pattern]]\nname = "ours"\nkind = "gpu"\n{key} = "card is full: (?P<attempted>.*)$"\n')
-    outcome = judged(FAILED, ["card is full: 3 GiB\nlater"], own, log_in(tmp_path))
+    outcome = shown_by(FAILED, ["card is full: 3 GiB\nlater"], own, log_in(tmp_path))
     assert (outcome.pattern, outcome.attempted_bytes) == ("ours", 3 * GIB)
     own.write_text('[[pattern]]\nname = "ours"\nkind = "gpu"\nwords = ["card is", "full"]\n')
-    assert judged(FAILED, ["card is quite full"], own, log_in(tmp_path)).pattern == "ours"
+    assert shown_by(FAILED, ["card is quite full"], own, log_in(tmp_path)).pattern == "ours"
 
 
 def test_a_sites_expression_that_never_ends_costs_half_a_second_and_no_recovery(tmp_path: Path) -> None:
     own = tmp_path / "oom_patterns.toml"
     own.write_text('[[pattern]]\nname = "ours"\nkind = "gpu"\nregex = "(a+)+b"\n')
     start_s = time.monotonic()
-    outcome = judged(FAILED, ["a" * 4000 + "\nCUDA out of memory."], own, log_in(tmp_path))
+    outcome = shown_by(FAILED, ["a" * 4000 + "\nCUDA out of memory."], own, log_in(tmp_path))
     assert time.monotonic() - start_s < OWN_PATTERNS_S + 2
     assert outcome.pattern == "pytorch"
     assert "patterns left out: " in (tmp_path / "epilog.log").read_text()
@@ -152,5 +152,5 @@ def test_wrong_patterns_name_their_file_and_the_shipped_ones_stay(tmp_path: Path
     own.write_text(text)
     with pytest.raises(ConfigError, match=r"oom\.toml"):
         load_patterns((own,))
-    assert judged(FAILED, ["CUDA out of memory."], own, log_in(tmp_path)).kind == "gpu-oom"
+    assert shown_by(FAILED, ["CUDA out of memory."], own, log_in(tmp_path)).kind == "gpu-oom"
     assert "oom.toml" in (tmp_path / "epilog.log").read_text()

@@ -48,7 +48,7 @@ class _Errand:
     claim: Claim | None = None
 
 
-class Recoverer:
+class Releaser:
     """A dedicated thread, because a request must never wait for Slurm."""
 
     def __init__(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from fakes import KEY, FakeSlurm, signed
 
-from epilog.recover import MOST_RESTARTS, recover
+from epilog.requeue import MOST_RESTARTS, requeue_next_attempt
 from slurm_plugin.core.comments.admin_comment import Note, read_note
 from slurm_plugin.core.comments.signed_comment import read_stamp, user_words
 from slurm_plugin.core.config.load import GpuType, PartitionConfig
@@ -30,7 +30,7 @@ def completing(version: tuple[int, int, int] = (22, 5, 8), **more: object) -> Fa
 
 
 def apply(slurm: FakeSlurm, recovery: Recovery = RECOVERY) -> Event:
-    return recover(JOB, recovery, OUTCOME, PARTITION, slurm, restart=0, key=KEY)
+    return requeue_next_attempt(JOB, recovery, OUTCOME, PARTITION, slurm, restart=0, key=KEY)
 
 
 def test_requeue_first_and_then_one_update_with_everything() -> None:
@@ -77,7 +77,7 @@ def test_when_nothing_is_touched(view: dict[str, object]) -> None:
 @pytest.mark.parametrize(("restarts", "again"), [(MOST_RESTARTS - 1, True), (MOST_RESTARTS, False)])
 def test_a_job_that_was_restarted_too_often_stays_where_it_is(restarts: int, again: bool) -> None:
     slurm = completing(restarts=restarts)
-    event = recover(JOB, RECOVERY, OUTCOME, PARTITION, slurm, restart=restarts, key=KEY)
+    event = requeue_next_attempt(JOB, RECOVERY, OUTCOME, PARTITION, slurm, restart=restarts, key=KEY)
     assert (event.kind == EventKind.RUNS_AGAIN) == again == bool(slurm.told)
     assert again or "restarted 20 times" in event.detail
 
@@ -148,7 +148,9 @@ def test_a_victim_runs_again_as_it_was() -> None:
     slurm = completing()
     booking = Booking(kind="whole", gpus=2)
     recovery = Recovery(booking=booking, lend_priority=True, reason="lost")
-    recover(JOB, recovery, Outcome(kind="victim", culprit=8), PARTITION, slurm, restart=0, key=KEY)
+    requeue_next_attempt(
+        JOB, recovery, Outcome(kind="victim", culprit=8), PARTITION, slurm, restart=0, key=KEY
+    )
     _, change = slurm.told[1]
     assert isinstance(change, JobChange) and (change.gres, change.comment) == (None, None)
     note = read_note(change.admin_comment or "")
@@ -173,7 +175,7 @@ def test_reruns_for_an_mps_server_are_counted_across_all_others(
     slurm = completing()
     slurm.views[7] = replace(slurm.views[7], admin_comment=before)
     recovery = Recovery(booking=Booking(kind="whole"), lend_priority=False, reason="lost")
-    recover(JOB, recovery, outcome, PARTITION, slurm, restart=0, key=KEY)
+    requeue_next_attempt(JOB, recovery, outcome, PARTITION, slurm, restart=0, key=KEY)
     _, change = slurm.told[1]
     assert isinstance(change, JobChange)
     note = read_note(change.admin_comment or "")
@@ -210,7 +212,7 @@ def test_a_rerun_keeps_its_type_and_gets_a_gpu_that_is_large_enough(
 ) -> None:
     slurm = completing(version, gres=had)
     outcome = replace(OUTCOME, peak_bytes=(least_gib - 2) * GIB, attempted_bytes=2 * GIB)
-    event = recover(JOB, recovery, outcome, MIXED, slurm, restart=0, key=KEY)
+    event = requeue_next_attempt(JOB, recovery, outcome, MIXED, slurm, restart=0, key=KEY)
     assert event.kind == (EventKind.NOT_RUN_AGAIN if gets is None else EventKind.RUNS_AGAIN)
     changes = [change for _, change in slurm.told if isinstance(change, JobChange)]
     assert [change.gres for change in changes] == ([] if gets is None else [gets])
@@ -233,7 +235,7 @@ def test_a_change_without_a_request_is_not_tried_again_with_less(outcome: Outcom
     view = JobView(job_id=7, user_id=1000, state="COMPLETING", comment="rad2:old")
     slurm = Deaf(view, version=(24, 11, 5))
     with pytest.raises(SlurmError):
-        recover(JOB, RECOVERY, outcome, PARTITION, slurm, restart=0, key=KEY)
+        requeue_next_attempt(JOB, RECOVERY, outcome, PARTITION, slurm, restart=0, key=KEY)
     assert len(slurm.told) == 1 + updates, "a requeue, and so many changes"
 
 

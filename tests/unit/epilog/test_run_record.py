@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes import KEY
 
-from epilog.report import run_of
+from epilog.run_record import run_of
 from epilog.tell import tell_peak
 from slurm_plugin.core.comments.admin_comment import read_note
 from slurm_plugin.core.history.runs import from_line, to_line

@@ -32,7 +32,7 @@ _ENDING = ("COMPLETING", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
 _WAITING = ("COMPLETING", "PENDING")
 
 
-def recover(
+def requeue_next_attempt(
     job: HookJob,
     recovery: Recovery,
     outcome: Outcome,

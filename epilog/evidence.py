@@ -1,0 +1,147 @@
+"""Read how a job ended: its exit status and, only where they are needed, its output and rad-monitor's records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from epilog.asked import names, server_ends
+from epilog.run_record import LEAST_SAMPLES
+from slurm_plugin.core.clock import Deadline
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.core.logs.hook_log import HookLog
+from slurm_plugin.core.process.time_budget import TimeIsUp, time_budget
+from slurm_plugin.core.records.node import Outcome, Reservation, Verdict
+from slurm_plugin.core.recovery.classify import Ending, classify
+from slurm_plugin.core.recovery.oom_patterns import load_patterns
+from slurm_plugin.monitor.window import JobUsage
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.node.hook_env import HookJob
+
+LEAST_OF_ESTIMATE = 0.5
+"""A job that uses less of its estimate has not begun: it loads data, or compiles."""
+OWN_PATTERNS_S = 0.5
+"""Time for all of a site's own regular expressions, which may backtrack endlessly."""
+TAILS_S = 1.5
+"""Time for the ends of all its output files; a file server may hang."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that is known of how a job ended.
+
+    Attributes:
+        ending: Exit statuses, usage and booking.
+        shown: The outcome that exit status and output show by themselves.
+        verdict: The monitor's verdict; None if the job itself was the cause, it did not fail, or no monitor watched.
+        user_id: The job's user.
+    """
+
+    ending: Ending
+    shown: Outcome
+    verdict: Verdict | None = None
+    user_id: int | None = None
+
+
+def read_evidence(
+    job: HookJob, node: Node, *, held: Reservation | None, usage: JobUsage | None, log: HookLog
+) -> Evidence:
+    """Read what shows how a job ended; its output is opened only if it failed, or may have been ended too early.
+
+    Args:
+        job: The job, as slurmd passes it to its hooks.
+        node: This node.
+        held: Its allocation here; None if that is not known.
+        usage: What the monitor saw of it; None if nothing.
+        log: Logs errors in a site's own patterns.
+    """
+    ending = Ending(
+        exit_status=job.exit_status,
+        derived_exit=job.derived_exit,
+        peak_bytes=usage.peak_bytes if usage else None,
+        limit_bytes=held.booked_bytes if held else None,
+        job_id=job.job_id,
+        requeued=held is not None and held.restart < job.restart,
+    )
+    failed = bool(job.exit_status or job.derived_exit)
+    if not failed and (ending.requeued or not would_mislead(held, usage)):
+        return Evidence(ending=ending, shown=classify(ending, (), ()), user_id=job.user_id)
+    tails = _tails(job, node, failed=failed)
+    shown = shown_by(ending, tails, site_patterns(node.config), log)
+    verdict = None
+    if failed and held is not None:
+        from epilog.verdict import verdict_on  # an ordinary job ends without it
+
+        verdict = verdict_on(
+            held,
+            shown,
+            node.config,
+            node.clock,
+            left_s=usage.last_s if usage else None,
+            server_ends=partial(server_ends, node, job),
+        )
+    return Evidence(ending=ending, shown=shown, verdict=verdict, user_id=job.user_id)
+
+
+def _tails(job: HookJob, node: Node, *, failed: bool) -> tuple[str, ...]:
+    """Return the ends of a job's output files; Slurm is queried for names only if they are needed."""
+    # An ordinary job ends without its output being read.
+    from epilog.tails import read_tails
+    from slurm_plugin.slurm.node.output_before import recall
+    from slurm_plugin.slurm.node.output_files import expected_outputs, names_matter
+    from slurm_plugin.slurm.node.owner import Identity
+
+    def tails_of(known: Mapping[str, str]) -> tuple[str, ...]:
+        return read_tails(
+            expected_outputs(job, known),
+            owner=Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name),
+            befores=recall(Path(node.config.paths.run), job.job_id),
+            deadline=Deadline(node.clock, TAILS_S),
+        )
+
+    tails = () if failed else tails_of({})
+    return tails or tails_of(names(node, job) if names_matter(job) else {})
+
+
+def would_mislead(held: Reservation | None, usage: JobUsage | None) -> bool:
+    """Return whether radd or the user would mistake the usage of a run that was cut short for its full need.
+
+    A run at its peak for a minute is in the middle of its training, and an end then changes nothing.
+
+    Args:
+        held: Its allocation here; None if that is not known.
+        usage: What the monitor saw of it; None if nothing.
+    """
+    if held is None or usage is None or usage.peak_bytes is None:
+        return False  # nothing is reported
+    begun = usage.peak_bytes >= LEAST_OF_ESTIMATE * (held.estimate_bytes or 0)
+    return not begun or usage.steady_samples < LEAST_SAMPLES
+
+
+def shown_by(ending: Ending, tails: Sequence[str], own: Path, log: HookLog) -> Outcome:
+    """Return what its output shows of a job, by the site's patterns and the shipped ones; the former may be broken.
+
+    Args:
+        ending: What is known apart from the output.
+        tails: The last part of each output file.
+        own: Path of the site's own patterns.
+        log: Logs why they were left out.
+    """
+    shipped = load_patterns()
+    try:
+        patterns = load_patterns((own,))
+        if patterns:
+            with time_budget(OWN_PATTERNS_S):
+                return classify(ending, tails, (*patterns, *shipped))
+    except (ConfigError, TimeIsUp) as exc:
+        log.say(EventKind.PATTERNS_LEFT_OUT, f"{own}: {exc}")
+    return classify(ending, tails, shipped)
+
+
+def site_patterns(config: Config) -> Path:
+    """Return the path of the site's own patterns."""
+    return Path(config.paths.state) / "oom_patterns.toml"

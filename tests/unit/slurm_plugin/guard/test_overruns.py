@@ -1,0 +1,217 @@
+"""Which jobs are stopped for their GPU memory: rules that hold for any GPU, jobs, bookings and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.ledger.ledger import Ledger
+from slurm_plugin.core.process.identity import Process
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
+from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.units import MIB
+from slurm_plugin.guard.finding import Finding
+from slurm_plugin.guard.overruns import TOLERANCE_BYTES, overruns
+from slurm_plugin.guard.sample import Mine, Sample, Share
+from slurm_plugin.monitor.attribution import Traced
+
+GPU = "GPU-a"
+STEP_BYTES = 256 * MIB
+"""Half the tolerance, so that usage on either side of it and exactly at it is drawn often."""
+SETTINGS = {
+    response: PartitionConfig(collocate=True, shards_per_gpu=40, on_overrun=response)
+    for response in ("warn", "requeue", "end")
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One GPU, the jobs that use it, and what rad-monitor knows of them."""
+
+    reading: GpuReading
+    shares: tuple[Share, ...]
+    sample: Sample
+
+    def found(self) -> dict[int, Finding]:
+        rows = list(overruns(self.reading, self.shares, self.sample))
+        assert len({one.job_id for one in rows}) == len(rows), "at most one finding for each job"
+        return {one.job_id: one for one in rows if one.job_id is not None}
+
+    def is_capped(self, share: Share) -> bool:
+        return share.key in self.sample.mine.capped
+
+    def is_leaving(self, share: Share) -> bool:
+        return share.run in self.sample.leaving
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Draw up to six jobs of three users on one GPU, which may be overcommitted in every way."""
+    count = draw(st.integers(1, 6))
+    rows: list[tuple[GpuProcess, Process]] = []
+    ledger: list[Reservation] = []
+    for job_id in range(1, count + 1):
+        booked, more, used = draw(st.integers(1, 40)), draw(st.integers(0, 20)), draw(st.integers(0, 60))
+        estimate = draw(st.none() | st.integers(1, 40))
+        ledger.append(
+            Reservation(
+                job_id=job_id,
+                user_id=draw(st.integers(1001, 1003)),
+                kind=draw(st.sampled_from(("shared", "shared", "shared", "whole"))),
+                gpus=(draw(st.sampled_from((GPU, GPU, GPU, GPU, "GPU-b"))),),
+                seats=(0,),
+                booked_bytes=booked * STEP_BYTES,
+                cap_bytes=draw(st.sampled_from((None, (booked + more) * STEP_BYTES))),
+                estimate_bytes=None if estimate is None else estimate * STEP_BYTES,
+                created_s=0.0,
+                restart=draw(st.integers(0, 1)),
+                partition=draw(st.sampled_from(tuple(SETTINGS))),
+            )
+        )
+        memory_bytes = None if used == 0 else used * STEP_BYTES
+        rows.append((GpuProcess(pid=job_id, memory_bytes=memory_bytes), Process(pid=job_id, started_ticks=1)))
+    free = draw(st.integers(0, 60)) * STEP_BYTES
+    used_bytes = sum(row.memory_bytes or 0 for row, _ in rows) + draw(st.integers(0, 8)) * STEP_BYTES
+    reading = GpuReading(
+        uuid=GPU,
+        index=0,
+        name="test",
+        memory_total_bytes=used_bytes + free,
+        memory_used_bytes=used_bytes,
+        time_s=0.0,
+        processes=tuple(row for row, _ in rows),
+    )
+    shares = tuple(
+        Share(reading=reading, held=held, settings=SETTINGS[held.partition], rows=(row,))
+        for held, row in zip(ledger, rows, strict=True)
+    )
+    runs = [share.run for share in shares]
+    sample = Sample(
+        readings=(reading,),
+        ledger=Ledger(reservations=tuple(ledger)),
+        traced={
+            held.job_id: Traced(process=process, job_id=held.job_id, user_id=held.user_id, certain=True)
+            for held, (_, process) in zip(ledger, rows, strict=True)
+        },
+        mine=Mine(capped=frozenset((GPU, job) for job in draw(st.sets(st.integers(1, count))))),
+        ages_s={},
+        now_s=100.0,
+        leaving=frozenset(draw(st.sets(st.sampled_from(runs)))) | {(1, 7)},
+        owed_bytes=draw(st.sampled_from(({}, {GPU: 8 * STEP_BYTES}, {GPU: 60 * STEP_BYTES}))),
+    )
+    return Case(reading, shares, sample)
+
+
+def stops(finding: Finding | None) -> bool:
+    return finding is not None and finding.response != "warn"
+
+
+def is_judged(share: Share) -> bool:
+    return share.held.kind == "shared" and GPU in share.held.gpus
+
+
+def is_above_limit(share: Share) -> bool:
+    return share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES
+
+
+@given(cases())
+def test_only_usage_above_the_booking_of_a_shared_job_is_found(case: Case) -> None:
+    found = case.found()
+    for share in case.shares:
+        if share.held.job_id in found:
+            assert is_judged(share) and share.total_bytes > share.held.booked_bytes
+
+
+@given(cases())
+def test_usage_above_the_limit_is_always_reported_with_that_limit(case: Case) -> None:
+    found = case.found()
+    for share in filter(is_judged, case.shares):
+        finding = found.get(share.held.job_id)
+        above = finding is not None and finding.kind == "memory"
+        assert above == is_above_limit(share)
+        if finding is not None:
+            limit_bytes = share.held.limit_bytes if above else share.held.booked_bytes
+            assert finding.limit_bytes == limit_bytes
+
+
+@given(cases())
+def test_a_job_above_an_enforced_limit_is_always_stopped_as_configured(case: Case) -> None:
+    found = case.found()
+    for share in filter(is_judged, case.shares):
+        if is_above_limit(share) and case.is_capped(share):
+            assert found[share.held.job_id].response == share.settings.on_overrun
+
+
+@given(cases())
+def test_a_partition_that_only_warns_stops_nothing_and_an_overrun_below_the_limit_is_never_ended(
+    case: Case,
+) -> None:
+    found = case.found()
+    for share in case.shares:
+        finding = found.get(share.held.job_id)
+        if share.settings.on_overrun == "warn":
+            assert not stops(finding)
+        elif finding is not None and finding.kind == "surprise":
+            assert finding.response == "requeue"
+
+
+def stopped_for_others(case: Case) -> list[Share]:
+    """Return the jobs stopped to free memory: neither leaving already nor above a limit that MPS enforces."""
+    found = case.found()
+    return [
+        share
+        for share in case.shares
+        if stops(found.get(share.held.job_id))
+        and not case.is_leaving(share)
+        and not (is_above_limit(share) and case.is_capped(share))
+    ]
+
+
+def above_estimate_bytes(share: Share) -> int:
+    booked = share.held.booked_bytes
+    return share.total_bytes - min(booked, share.held.estimate_bytes or booked)
+
+
+@given(cases())
+def test_at_most_one_job_is_stopped_to_free_memory_and_it_is_furthest_above_its_estimate(case: Case) -> None:
+    stopped = stopped_for_others(case)
+    assert len(stopped) <= 1
+    for share in stopped:
+        alike = [
+            other
+            for other in filter(is_judged, case.shares)
+            if is_above_limit(other) and other.settings.on_overrun != "warn"
+            if not case.is_leaving(other) and not case.is_capped(other)
+        ]
+        assert all(above_estimate_bytes(share) >= above_estimate_bytes(other) for other in alike)
+
+
+@given(cases())
+def test_with_memory_for_every_booking_no_job_is_stopped_below_its_limit(case: Case) -> None:
+    plenty_bytes = sum(held.booked_bytes for held in case.sample.ledger.reservations)
+    reading = replace(case.reading, memory_total_bytes=case.reading.memory_used_bytes + plenty_bytes)
+    shares = tuple(replace(share, reading=reading) for share in case.shares)
+    calm = Case(reading, shares, replace(case.sample, readings=(reading,), owed_bytes={}))
+    assert stopped_for_others(calm) == []
+
+
+@given(cases())
+def test_a_leaving_job_is_reported_as_stopped_for_as_long_as_it_exceeds_its_booking(case: Case) -> None:
+    found = case.found()
+    for share in filter(is_judged, case.shares):
+        if case.is_leaving(share) and share.excess_bytes:
+            assert stops(found[share.held.job_id]) == (share.settings.on_overrun != "warn")
+
+
+@given(cases(), st.integers(1, 60))
+def test_more_free_memory_stops_no_job_that_was_not_stopped(case: Case, more: int) -> None:
+    total_bytes = case.reading.memory_total_bytes + more * STEP_BYTES
+    reading = replace(case.reading, memory_total_bytes=total_bytes)
+    shares = tuple(replace(share, reading=reading) for share in case.shares)
+    larger = Case(reading, shares, replace(case.sample, readings=(reading,)))
+    before, after = stopped_for_others(case), stopped_for_others(larger)
+    if not before:
+        assert after == []
