@@ -47,10 +47,9 @@ class PartitionConfig:
             exclusively.
         policy: Placement policy (thesis section 6.2.2).
         pin: "slurm" keeps jobs on the GPU that Slurm allocated. "bound" lets the policy choose if no job uses the
-            allocated GPU yet. "free" lets it choose among all GPUs of the node; jobs that request a whole GPU then
-            often find none idle and are requeued. "auto" is "slurm" where cgroups confine devices, or where the node
-            also serves a partition that is not collocated: its jobs run on exactly the GPU that Slurm names, so no
-            managed job may have been moved there. Elsewhere it is "bound".
+            allocated GPU yet. "auto" is "slurm" where cgroups confine devices, or where the node also serves a
+            partition that is not collocated: its jobs run on exactly the GPU that Slurm names, so no managed job may
+            have been moved there. Elsewhere it is "bound".
         one_user_per_gpu: Whether only jobs of one user share a GPU. Partitions with common GPUs should agree.
         smact_max: A GPU at or above this SM activity takes no further job.
         free_min_mib: Free memory required by a job of unknown need.
@@ -100,7 +99,7 @@ class PartitionConfig:
     max_slowdown: float = 0.0
     share_multi_gpu: bool = False
     policy: PolicyName = "magm"
-    pin: Literal["auto", "slurm", "bound", "free"] = "auto"
+    pin: Literal["auto", "slurm", "bound"] = "auto"
     one_user_per_gpu: bool = False
     smact_max: float = 0.80
     free_min_mib: int = 5120

@@ -36,7 +36,7 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "wait": ({"on_saturated": "wait"}, {}),
     "kept": ({}, {"kept": 1}),
     "drain": ({}, {"drain": True}),
-    "free, what servers take": ({}, {"pin": "free", "server_mib": 700}),
+    "what servers take": ({}, {"server_mib": 700}),
     "slots": ({}, {"slot_min": 60.0, "start_up_s": 60.0}),
     "compressed": ({}, {"compress": 150.0, "start_up_s": 7.0, "backfill_s": 2.0, "never_wait": True}),
 }
