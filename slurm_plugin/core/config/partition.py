@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from slurm_plugin.core.config.compute import overcommit_for
 from slurm_plugin.core.config.gpu_types import GpuSize, GpuType
 from slurm_plugin.core.records.submission import Confidence, PolicyName
 from slurm_plugin.core.units import from_mib
@@ -39,8 +38,6 @@ class PartitionConfig:
             2.0 lets two jobs share that would each fill the GPU. Jobs of several GPUs, and all jobs under
             `sharing = "streams"`, are time-sliced: for them the run time of their kernels counts (config/compute.py).
             0 counts memory only.
-        max_slowdown: The same as a promise, instead of it: Slurm packs a GPU so that 9 of 10 jobs run at most this many
-            times slower than alone, as measured (core/config/compute.py). 0 promises nothing.
         share_multi_gpu: Whether a job of several GPUs of one node shares them, too, if the need of each of its
             processes is known: it gets shards of that many GPUs. Needs Slurm 23.11 and
             `SelectTypeParameters=...,MULTIPLE_SHARING_GRES_PJ`; without them, and by default, such jobs get their GPUs
@@ -96,7 +93,6 @@ class PartitionConfig:
     exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
     confidence: Confidence = 0.95
     compute_overcommit: float = OVERCOMMIT
-    max_slowdown: float = 0.0
     share_multi_gpu: bool = False
     policy: PolicyName = "magm"
     pin: Literal["auto", "slurm", "bound"] = "auto"
@@ -160,8 +156,3 @@ class PartitionConfig:
             return self
         memory_mib, shards = gpu.gpu_memory_mib, gpu.shards_per_gpu
         return replace(self, gpus={}, gpu_type=name or "", gpu_memory_mib=memory_mib, shards_per_gpu=shards)
-
-    @property
-    def packed_activity(self) -> float:
-        """Return how much expected SM activity Slurm may give one GPU; 0 if only memory counts."""
-        return overcommit_for(self.max_slowdown) if self.max_slowdown else self.compute_overcommit

@@ -30,7 +30,7 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no estimates": ({}, {"estimates": "none"}),
     "exclusive": ({"policy": "exclusive"}, {}),
     "escalate": ({"confidence": 0.5, "recovery": "escalate"}, {}),
-    "max_slowdown, history": ({"max_slowdown": 3.5}, {"activity": "history"}),
+    "history": ({}, {"activity": "history"}),
     "as installed": ({"share_multi_gpu": True}, {}),
     "as installed, gradients one by one": ({"share_multi_gpu": True}, {"gradients": "one by one"}),
     "wait": ({"on_saturated": "wait"}, {}),
