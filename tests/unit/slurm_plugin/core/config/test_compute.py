@@ -62,7 +62,7 @@ def test_a_removed_setting_is_named_with_its_line_and_the_equivalent_value(
         str(refused.value) == f"{path}, line 5: max_slowdown is now part of compute_overcommit; {fix} instead"
     )
     assert (
-        parse_text(path.read_text(), origin="copy", strict=False).partition("gpu").compute_overcommit == 2.0
+        parse_text(path.read_text(), origin="copy", strict=False).partitions["gpu"].compute_overcommit == 2.0
     )
 
 
