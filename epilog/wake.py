@@ -68,12 +68,11 @@ def wake(
 def _told(view: JobView, waiting: Waiting, *, left_s: int, key: bytes | None) -> str:
     """Return the note of a woken job: it replaces the requeue's note, so it keeps the queue position."""
     before = read_signed(view.admin_comment, job_id=view.job_id, user_id=view.user_id, key=key)
-    restart = view.restarts if waiting.restart is None else waiting.restart
     note = Note(
         event="woken",
         start_in_s=left_s,
-        restart=restart,
-        turn=before.turn if before is not None and before.restart == restart else None,
+        restart=waiting.restart,
+        turn=before.turn if before is not None and before.restart == waiting.restart else None,
         server_ends=before.server_ends if before is not None else None,
         detail="a GPU is free again",
     )
@@ -88,6 +87,6 @@ def _can_start(view: JobView | None, waiting: Waiting, *, now_s: float) -> TypeG
     """
     if view is None or view.state not in _WAITS or view.priority == 0:
         return False
-    if waiting.restart is not None and view.restarts > waiting.restart:
+    if view.restarts > waiting.restart:
         return False
     return not put_off(view, now_s=now_s)

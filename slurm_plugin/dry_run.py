@@ -2,7 +2,7 @@
 
 `rad-estimate` is gpumemnet's command; this module describes the cluster to it. Nothing is signed and no daemon is
 queried, so two things stay unknown: earlier runs of the same job, which radd remembers, and whether Slurm accepts the
-job. `ask` finds out both. What radd learned from all users' runs is read if paths.state is visible from here.
+job. `ask` finds out both. The file of `site_quantiles` counts if it can be read here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from gpumemnet.errors import SetupError
 from gpumemnet.gpus import Gpu
 from slurm_plugin.core.config.load import DEFAULT_PATH, Config, load_config
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
-from slurm_plugin.core.history.site_quantiles_file import learned_path
 from slurm_plugin.core.records.submission import GresItem, JobRequest
 from slurm_plugin.directives import head_of
 from slurm_plugin.login.cli_filter import Seen, seen_on_login
-from slurm_plugin.radd.learned import SiteQuantiles
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.reply import Decided
 from slurm_plugin.slurm.commands import SlurmCommands
@@ -55,10 +53,7 @@ class DryRun:
             version = SlurmCommands(slurm_conf=self._config.paths.slurm_conf).version()
         except SlurmError:
             version = OLDEST  # same assumption as in radd
-        self._site = SiteQuantiles(Path(self._config.paths.state))
-        if self._config.learns:
-            self._site.refresh()
-        self._submission, _ = prepared(self._config, version, key=b"", peaks=None, site=self._site)
+        self._submission, _ = prepared(self._config, version, key=b"", peaks=None)
 
     @property
     def estimator(self) -> str:
@@ -130,15 +125,9 @@ class DryRun:
 
     def _unknown(self, decided: Decided) -> str:
         """Return why this site's learned quantiles are not used here; "" if they are, or if there are none."""
-        made_for = self._submission.made_for
-        if (
-            not made_for
-            or decided.estimate is None
-            or not decided.estimate.kind
-            or self._site.readable(made_for)
-        ):
+        path = self._config.site_quantiles
+        if not path or self._submission.site or decided.estimate is None or not decided.estimate.kind:
             return ""
-        path = learned_path(Path(self._config.paths.state))
         return f"sbatch may book another amount: this site's statistics cannot be read here ({path})"
 
     def _decide(self, job: Job, options: Mapping[str, str]) -> tuple[Seen, Decided]:

@@ -2,7 +2,7 @@
 
     python bench/interference/slowdown_by_activity.py
 
-Prints a row for each step of the sum; slurm_plugin/core/config/compute.py has what `max_slowdown` makes of it.
+Prints a row for each step of the sum; slurm_plugin/core/config/compute.py has the table that is made of it.
 """
 
 from __future__ import annotations

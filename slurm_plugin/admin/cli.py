@@ -124,19 +124,13 @@ def history(config: Path, as_json: bool, user_id: int | None) -> None:
 @main.command()
 @config_option
 @json_option
-@click.option(
-    "--write", is_flag=True, help="Write the result for radd now; radd itself updates it once an hour."
-)
-def learn(config: Path, as_json: bool, write: bool) -> None:
-    """Show how the runs of all users change the estimates (learn = true in [features]); run it on the controller."""
+def learn(config: Path, as_json: bool) -> None:
+    """Print how the runs of all users would change the estimates, for site_quantiles; run it on the controller."""
     from slurm_plugin.admin import learn as learning
-    from slurm_plugin.radd.learn import write as keep
 
     settings = load_config(config)
     learned = learning.learned_of(settings, now_s=SystemClock().now_s())
     click.echo(learning.as_json(learned) if as_json else learning.as_text(learned, settings))
-    if write:
-        keep(settings, learned)
 
 
 @main.command()

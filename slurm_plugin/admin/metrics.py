@@ -7,7 +7,7 @@ because submissions wait for it. Only this file and monitor/export/metrics.py im
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -20,7 +20,6 @@ from slurm_plugin.admin.ask_radd import ask_radd
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.history.site_quantiles_file import Learned, read_learned
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.monitor.export.hook_counts import HookCounts
 from slurm_plugin.slurm.queries.queue import WaitingJob, waiting_jobs
@@ -45,7 +44,6 @@ class Seen:
         radd_answer_s: How long its answer took; None if there was none.
         radd_leaves_jobs: Whether it passes every job through unchanged because a Slurm setting prevents sharing.
         undecided: Submissions without a decision, as reported to radd since its start; None if unknown.
-        learned: What the site learned from its runs; empty if learning is off.
         waiting: Jobs that wait for GPUs; None if Slurm did not report them.
     """
 
@@ -55,7 +53,6 @@ class Seen:
     radd_leaves_jobs: bool
     waiting: Sequence[WaitingJob] | None
     undecided: int | None = None
-    learned: Learned = field(default_factory=Learned)
 
 
 def look(config: Config, clock: Clock) -> Seen:
@@ -81,7 +78,6 @@ def look(config: Config, clock: Clock) -> Seen:
         radd_leaves_jobs=isinstance(answer, dict) and bool(answer.get("leaves_jobs")),
         waiting=waiting,
         undecided=undecided if isinstance(undecided, int) else None,
-        learned=read_learned(Path(config.paths.state)) if config.learns else Learned(),
     )
 
 
@@ -114,7 +110,6 @@ class ControllerMetrics(Collector):
         for event, count in sorted(found.items()):
             events.add_metric([event], count)
         yield events
-        yield from _of_learning(seen.learned)
         yield from _of_queue(seen)
 
 
@@ -132,17 +127,6 @@ def _of_radd(seen: Seen) -> Iterator[Metric]:
     yield missed
     text = "1 if Slurm's settings are such that radd leaves every job as it is"
     yield GaugeMetricFamily("rad_radd_leaves_jobs", text, value=int(seen.radd_leaves_jobs))
-
-
-def _of_learning(learned: Learned) -> Iterator[Metric]:
-    when = "When the site last learned of its runs, seconds since the epoch; 0 if never"
-    yield GaugeMetricFamily("rad_learned_time_seconds", when, value=learned.time_s)
-    runs = GaugeMetricFamily(
-        "rad_learned_runs", "Runs that a group of jobs was learned from", labels=["jobs"]
-    )
-    for name, limits in sorted(learned.groups.items()):
-        runs.add_metric([name], limits.runs)
-    yield runs
 
 
 def _of_queue(seen: Seen) -> Iterator[Metric]:

@@ -79,7 +79,7 @@ _settings_options = all_of(
 )
 @click.option(
     "--pin",
-    type=click.Choice(["slurm", "bound", "free"]),
+    type=click.Choice(["slurm", "bound"]),
     default="slurm",
     show_default=True,
     help="Which GPUs of its node a job may use.",
@@ -132,7 +132,7 @@ def simulate(
     baseline: Literal["whole", "hand"] | None,
     estimates: Literal["measured", "oracle", "none"],
     on_saturated: Literal["place", "wait"] | None,
-    pin: Literal["slurm", "bound", "free"],
+    pin: Literal["slurm", "bound"],
     compress: float,
     start_up_s: float,
     backfill_s: float,

@@ -20,7 +20,6 @@ from slurm_plugin.core.logs.daemon_log import log_events, log_to_stderr
 from slurm_plugin.core.process.systemd import inherited_listener, notify
 from slurm_plugin.radd.accounts import AccountsReader
 from slurm_plugin.radd.keeping import Keeper
-from slurm_plugin.radd.learned import Learner
 from slurm_plugin.radd.lending import Lender
 from slurm_plugin.radd.release import Releaser
 from slurm_plugin.radd.reply import tell
@@ -88,8 +87,6 @@ def run(config_path: Path, slurm_user: str) -> None:
     accounts = _accounts_of(service)
     if accounts is not None:
         accounts.start()
-    learner = Learner(config_path, lambda: service.config)
-    learner.start()
     gc.freeze()  # a full collection would cost a submission some 10 ms
     log.info("listening on %s, mode %s", server.path, service.config.mode)
     notify(_ready(service), os.environ)
@@ -105,7 +102,6 @@ def run(config_path: Path, slurm_user: str) -> None:
     releaser.stop()
     if accounts is not None:
         accounts.stop()
-    learner.stop()
     service.stop()
     log.info("stopped")
 

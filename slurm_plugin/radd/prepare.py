@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.history.site_quantiles_file import read_learned
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.submit import Peaks, Site, Submission
+from slurm_plugin.radd.submit import Peaks, Submission
 from slurm_plugin.slurm.files.conf_files import (
     chosen_after_lua,
     find_slurm_conf,
@@ -25,7 +26,6 @@ def prepared(
     *,
     key: bytes,
     peaks: Peaks | None,
-    site: Site | None = None,
     running: str | None = None,
 ) -> tuple[Submission, tuple[Obstacle, ...]]:
     """Return what answers submissions, and what prevents the cluster from sharing GPUs.
@@ -35,7 +35,6 @@ def prepared(
         version: The running Slurm.
         key: The cluster's key; b"" where nothing is signed.
         peaks: Records of earlier runs; None if there are none.
-        site: What was learned from all users' runs; None if nothing was.
         running: SelectTypeParameters of the running slurmctld, if known.
 
     Raises:
@@ -46,6 +45,7 @@ def prepared(
     for name, partition in config.partitions.items():
         for kind, gpu in partition.gpus.items():
             estimator.on(gpu).check(f"partition.{name}.gpus.{kind}.")
+    learned = read_learned(config.site_quantiles)
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
     settings = {} if slurm_conf is None else settings_of(slurm_conf)
     node_gres = () if slurm_conf is None else gres_of_nodes(slurm_conf)
@@ -58,8 +58,7 @@ def prepared(
         key=key,
         estimator=estimator,
         peaks=peaks if config.features.history else None,
-        site=site if config.learns else None,
-        made_for=estimator.made_for if config.learns else "",
+        site=learned.groups if learned.made_for == estimator.made_for else {},
         whole_as_gpu={
             name: whole_as_gpu(partition, version) for name, partition in config.partitions.items()
         },

@@ -23,7 +23,6 @@ from slurm_plugin.core.process.background import in_background
 from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
 from slurm_plugin.radd.history import Peaks, run_told
 from slurm_plugin.radd.in_force import SelectParameters, version_of
-from slurm_plugin.radd.learned import SiteQuantiles
 from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.release import Releaser
@@ -65,8 +64,6 @@ class Service:
         self._standby = Standby(slurm, self._version, config, self._clock)
         self._peaks = Peaks(peaks_path(Path(config.paths.state)), config.gpu)
         self._peaks.refresh()
-        self._site = SiteQuantiles(Path(config.paths.state))
-        self._site.refresh()
         self._models = Models(models_path(Path(config.paths.state)))
         self._submission = self._prepared(config)
         self._preparing = threading.Lock()
@@ -160,10 +157,14 @@ class Service:
             self._version,
             key=key,
             peaks=self._peaks,
-            site=self._site,
             running=self._select.running,
         )
         submission.estimator.load()
+        if config.site_quantiles and not submission.site:
+            log.warning(
+                "%s: no numbers of rad learn for this release and estimator; estimates are as shipped",
+                config.site_quantiles,
+            )
         told, self._told = self._told, frozenset(one.text for one in in_the_way)
         for text in sorted(self._told - told):
             log.error("%s", text)
@@ -206,7 +207,6 @@ class Service:
         """Read what was written since, and show the shim that radd is still running."""
         self._refreshed_s = self._clock.monotonic_s()
         self._peaks.refresh()
-        self._site.refresh()
         with self._preparing:
             if self._select.look(self.config):
                 self._slurm_conf_changed()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from slurm_plugin.core.booking import messages
@@ -17,7 +17,8 @@ from slurm_plugin.core.config.compute import with_waits
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.history.observed import Seen, with_runs
-from slurm_plugin.core.history.site_quantiles_file import gpu_of
+from slurm_plugin.core.history.site_quantiles import Limits
+from slurm_plugin.core.history.site_quantiles_file import applied, gpu_of, group_of
 from slurm_plugin.core.records.submission import Claims, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.directives import BEHIND, claims_of, directives_of
 from slurm_plugin.estimate import Estimator
@@ -25,20 +26,6 @@ from slurm_plugin.radd.reply import Decided, Reply, reply_of
 
 NO_NAME = "job script"
 """Name of a script that was not submitted as a file."""
-
-
-class Site(Protocol):
-    """Corrections of estimates from this site's runs."""
-
-    def applied(self, estimate: MemoryEstimate, gpu: str, *, made_for: str) -> MemoryEstimate:
-        """Return the corrected estimate; unchanged where the site's runs show nothing about it.
-
-        Args:
-            estimate: As shipped.
-            gpu: Type of GPU of the job's partition.
-            made_for: `Estimator.made_for`.
-        """
-        ...
 
 
 class Peaks(Protocol):
@@ -64,8 +51,7 @@ class Submission:
         key: The cluster's key.
         estimator: This site's estimator.
         peaks: Observed peaks; None if history is off.
-        site: What was learned from all users' runs; None if that is off.
-        made_for: `Estimator.made_for`; "" if nothing is learned.
+        site: What all users' runs say of groups of jobs (`site_quantiles`); empty for nothing.
         whole_as_gpu: Request an exclusive GPU as `gpu:1`, by partition name; a name not in it means False.
         reserves_shards: A job that requests shards starts in a reservation of parts of nodes.
         forgets_shards: A slurmctld that has just started refuses requests for shards.
@@ -77,8 +63,7 @@ class Submission:
     key: bytes
     estimator: Estimator
     peaks: Peaks | None = None
-    site: Site | None = None
-    made_for: str = ""
+    site: Mapping[str, Limits] = field(default_factory=dict)
     whole_as_gpu: Mapping[str, bool]
     reserves_shards: bool = True
     forgets_shards: bool = False
@@ -172,10 +157,9 @@ class Submission:
         each = [self.estimator.on(gpu).estimate(claims) for gpu in gpus_for(partition, request.asked)]
         known = [one for one in each if one is not None]
         estimate = max(known, key=lambda one: one.upper_bytes, default=None)  # it may start on any of them
-        if self.site is not None and estimate is not None and estimate.kind:
-            estimate = self.site.applied(
-                estimate, gpu_of(self.config, request.partition), made_for=self.made_for
-            )
+        if estimate is not None and estimate.kind:
+            limits = self.site.get(group_of(estimate.kind, gpu_of(self.config, request.partition)))
+            estimate = estimate if limits is None else applied(estimate, limits)
         if self.peaks is None or estimate is None or estimate.profile_key is None:
             return estimate
         processes = processes_of(request, claims, gpus_of(request))

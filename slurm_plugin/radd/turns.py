@@ -115,41 +115,91 @@ def lifts(
         meeting: The partitions of each node: only jobs that may share a node have an order.
         now_s: Seconds since the epoch.
     """
-    kept = {job.job_id: job for job in waiting if job.job_id in turns and job.priority}
-    raised = {
-        job_id: max(0, turns[job_id].nice - job.nice - lent.get(job_id, 0)) for job_id, job in kept.items()
-    }
-    bare = {job_id: job.priority - lent.get(job_id, 0) for job_id, job in kept.items()}
-    owes = {
-        job_id: max(0, owed(turns[job_id], job, ageing, now_s=now_s) - raised[job_id])
-        for job_id, job in kept.items()
-    }
-    whole = {job_id: max(LEAST, bare[job_id] + owes[job_id]) for job_id in kept}
+    requeued = [
+        _requeued(job, turns[job.job_id], lent.get(job.job_id, 0), ageing, now_s=now_s)
+        for job in waiting
+        if job.job_id in turns and job.priority
+    ]
     others = [
-        job for job in waiting if job.job_id not in kept and job.priority and job.reason not in _CANNOT_START
+        (job, job.priority)
+        for job in waiting
+        if not (job.job_id in turns and job.priority) and job.priority and job.reason not in _CANNOT_START
     ]
     nodes = {frozenset(partitions) for partitions in meeting}
     meet = cache(partial(_meet, nodes))
-    behind: dict[int, tuple[Standing, int]] = {}
-    for job_id in sorted(kept, key=lambda each: (whole[each], -turns[each].submitted_s, -each)):
-        job, least, most = kept[job_id], whole[job_id], None
-        for other, priority in [*((each, each.priority) for each in others), *behind.values()]:
-            if not meet(job.partition, other.partition):
-                continue
-            first = (other.submitted_s, other.job_id) < (job.submitted_s, job.job_id)  # if tied
-            stood = (-priority, other.submitted_s) < (-whole[job_id], turns[job_id].submitted_s)
-            if stood and other.job_id not in behind:
-                limit = priority if first else priority - 1
-                most = limit if most is None else min(most, limit)
-            else:
-                least = max(least, priority + first)
-        points = least if most is None else min(least, most)
-        behind[job_id] = (job, max(points, LEAST, bare[job_id]))
+    placed: list[tuple[Standing, int]] = []
+    found = {}
     most_ties = len(waiting) + LEAST
-    return {
-        job_id: min(points - bare[job_id], owes[job_id] + most_ties) if points > LEAST else 0
-        for job_id, (_, points) in behind.items()
-    }
+    for each in sorted(requeued, key=lambda each: each.order):  # from the last position to the first
+        points = _points(
+            each,
+            [row for row in others if meet(each.job.partition, row[0].partition)],
+            [row for row in placed if meet(each.job.partition, row[0].partition)],
+        )
+        placed.append((each.job, points))
+        raised = min(points - each.unboosted, each.missing + most_ties)
+        found[each.job.job_id] = raised if points > LEAST else 0
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Requeued:
+    """A requeued job that waits.
+
+    Attributes:
+        job: Its current queue position.
+        turn: Its former one.
+        unboosted: Its priority without RAD's boost.
+        missing: Points that it lost by the requeue and that nothing else restored.
+    """
+
+    job: Standing
+    turn: Turn
+    unboosted: int
+    missing: int
+
+    @property
+    def restored(self) -> int:
+        """Return its priority with what it lost."""
+        return max(LEAST, self.unboosted + self.missing)
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Return a key that sorts by former position, the last one first."""
+        return self.restored, -self.turn.submitted_s, -self.job.job_id
+
+
+def _requeued(job: Standing, turn: Turn, lent: int, ageing: Ageing, *, now_s: float) -> _Requeued:
+    raised_by_others = max(0, turn.nice - job.nice - lent)
+    missing = max(0, owed(turn, job, ageing, now_s=now_s) - raised_by_others)
+    return _Requeued(job=job, turn=turn, unboosted=job.priority - lent, missing=missing)
+
+
+def _points(
+    each: _Requeued, others: Iterable[tuple[Standing, int]], placed: Iterable[tuple[Standing, int]]
+) -> int:
+    """Return the priority that a requeued job gets: above the jobs behind its former position, and no higher.
+
+    Args:
+        each: The job.
+        others: Jobs that were not requeued, with their priorities.
+        placed: Requeued jobs whose former position was behind this one's, with the priorities that they get.
+    """
+    passes = list(placed)
+    limits = []
+    for other, priority in others:
+        if (-priority, other.submitted_s) < (-each.restored, each.turn.submitted_s):
+            limits.append(priority if _wins_tie(other, each.job) else priority - 1)
+        else:
+            passes.append((other, priority))
+    least = max((priority + _wins_tie(other, each.job) for other, priority in passes), default=LEAST)
+    points = min([max(each.restored, least), *limits])
+    return max(points, LEAST, each.unboosted)
+
+
+def _wins_tie(other: Standing, job: Standing) -> bool:
+    """Return whether Slurm starts another job of the same priority first."""
+    return (other.submitted_s, other.job_id) < (job.submitted_s, job.job_id)
 
 
 def _meet(nodes: Iterable[frozenset[str]], one: str, other: str) -> bool:

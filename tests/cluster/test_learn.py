@@ -1,4 +1,4 @@
-"""What all users ran is what a new one books, as radd learns it and as the dry run tells it."""
+"""What all users ran is what a new one books, once rad.toml names what `rad learn` printed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from slurm_plugin.core.files.append_log import PRIVATE, append_line
 from slurm_plugin.core.history.models import Model, models_path, to_line
 from slurm_plugin.core.history.runs import Run, peaks_path, record
 from slurm_plugin.core.history.site_quantiles import LEAST_MODELS
-from slurm_plugin.core.history.site_quantiles_file import learned_path
 from slurm_plugin.estimate import Estimator
 
 pytestmark = pytest.mark.cluster
@@ -62,7 +61,6 @@ def learning(cluster: Cluster, jobs: Jobs) -> Iterator[Cluster]:
         yield cluster
     for path, content in before.items():
         path.write_bytes(content)
-    learned_path(state).unlink(missing_ok=True)
 
 
 def _model(profile: ModelProfile, user_id: int) -> Model:
@@ -98,16 +96,14 @@ def asked(jobs: Jobs) -> dict[str, Any]:
 def test_runs_of_others_recalibrate_a_new_model(jobs: Jobs, learning: Cluster) -> None:
     shipped = submit(jobs).messages
     before = asked(jobs)
-    learning.set_rad("learn", "true")
-    found: list[str] = []
-
-    def learned() -> bool:
-        found.append(submit(jobs).messages)
-        return found[-1] != shipped
-
-    file = learned_path(learning.place.root / "state")
-    learning.wait("radd has had it learned", file.exists, 60)
-    learning.wait("radd books more", learned, 30)
+    place = learning.place
+    file = place.root / "quantiles.json"
+    file.write_text(
+        learning.slurm(f"{place.venv}/bin/rad", "learn", "--json", f"--config={place.etc}/rad.toml")
+    )
+    learning.set_rad("site_quantiles", f'"{file}"')
+    found = [submit(jobs).messages]
+    assert found[0] != shipped
     after = asked(jobs)
     assert after["sbatch"]["says"][0] in found[-1] and before["sbatch"]["says"][0] in shipped
     # A run of a test before this one may be reported late, and counts too.

@@ -90,7 +90,7 @@ class CrowdedNode:
 
 @pytest.fixture
 def node(tmp_path: Path) -> CrowdedNode:
-    return CrowdedNode(make_bare_node(tmp_path, gpus=GPUS, gpu_gib=GPU_GIB, partition='pin = "free"'))
+    return CrowdedNode(make_bare_node(tmp_path, gpus=GPUS, gpu_gib=GPU_GIB, partition='pin = "bound"'))
 
 
 def environment(job_id: int) -> dict[str, str]:

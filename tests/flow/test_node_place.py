@@ -240,7 +240,7 @@ def test_who_waited_long_for_his_turn_does_not_wait_for_a_sample_too(
     clock, bench.watched = NextSample(bench, used=[8, 8, 8, 0]), False
     clock.take()
     monkeypatch.setattr("prolog.place.facts_of", lambda *_: clock.sleep(2.0))
-    monkeypatch.setattr("prolog.place.pin_of", lambda *_: "free")
+    monkeypatch.setattr("prolog.place.pin_of", lambda *_: "bound")
     assert bench.place(1, 6).placement.put_back
     assert clock.slept == [2.0]
 

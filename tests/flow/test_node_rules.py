@@ -67,7 +67,7 @@ class NodeMachine(RuleBasedStateMachine):
     jobs = Bundle("jobs")
 
     @initialize(
-        pin=st.sampled_from(["auto", "free", "slurm"]),
+        pin=st.sampled_from(["auto", "bound", "slurm"]),
         policy=st.sampled_from(["magm", "lug", "mug", "round_robin", "exclusive"]),
     )
     def start(self, pin: str, policy: str) -> None:

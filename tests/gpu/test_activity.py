@@ -62,7 +62,7 @@ def test_one_thread_in_one_block(gpu: GpuReading, results: Results):
             Ledger(reservations=(neighbour,)),
             demand,
             settings,
-            pin="free",
+            pin="bound",
             now_s=1000.0,
         )
         for name, activity in (("smact", smact), ("utilisation", graphics))

@@ -58,7 +58,7 @@ slurm_conf = "{folder}/slurm.conf"
 collocate = true
 gpu_memory_mib = {to_mib_up(gpu.usable_bytes) - 1}
 sharing = "{sharing}"
-pin = "free"
+pin = "bound"
 """
         )
         (folder / "slurm.conf").write_text("ClusterName=none\n")

@@ -168,49 +168,6 @@ def site(cluster: Cluster, gpus: tuple[GpuReading, ...], request: pytest.Fixture
     eventually("the node is empty", lambda: cluster.reservations(NODE) == [])
 
 
-def test_policies_differ_where_memory_and_activity_do(site: Site, results: Results):
-    """One GPU holds much and does nothing, the other holds little and trains."""
-    with site.cluster.changed_rad_toml():
-        site.cluster.set_rad("pin", '"free"', restart=False)
-        site.cluster.set_rad("smact_max", "0.95", restart=False)
-        (full,) = site.placed(site.hold("full", "#SBATCH --gres=shard:60", 56000))
-        (busy,) = site.placed(site.hold("first", "#SBATCH --gres=shard:8", 2000))
-        assert busy != full, "MAGM: the GPU with the most free memory"
-
-        training = site.submit("training", RESNET18, TRAINING)
-        progress = site.jobs.folder / f"progress-{training}-0"
-        site.watch("it trains", lambda: progress.exists() and progress.read_text().count("\n") > 20)
-        site.watch(
-            "its activity is known",
-            lambda: (
-                site.youngest_s() > WINDOW_S
-                and site.activity().get(busy, 0.0) > site.activity().get(full, 1.0) + 0.1
-            ),
-        )
-        activity = site.activity()
-        by_magm = site.placed(site.hold("magm", "#SBATCH --gres=shard:4", 2000, user="games"))
-        site.cluster.set_rad("policy", '"lug"', restart=False)
-        by_lug = site.placed(site.hold("lug", "#SBATCH --gres=shard:4", 2000, user="games"))
-
-        trains_on = [site.uuid_of[index] for _, index in site.runs(training)[0].gpus]
-        environment = site.output(training)
-        results.add(
-            gpu=site.name,
-            full=full,
-            busy=busy,
-            activity=activity,
-            magm=by_magm,
-            lug=by_lug,
-            mps_servers=sorted(site.mps_servers()),
-            prolog_log=(site.cluster.place.log / "prolog.log").read_text().splitlines(),
-        )
-        assert (by_magm, by_lug) == ([busy], [full])
-        assert trains_on == [busy]
-        assert f"RAD_GPUS={busy}\n" in environment
-        assert f"CUDA_MPS_PIPE_DIRECTORY={site.cluster.place.run}/{NODE}/mps/{busy}/" in environment
-        assert site.mps_servers() == {full, busy}
-
-
 def test_a_gpu_of_ones_own_is_an_empty_one(site: Site, results: Results):
     small = site.hold("small", "#SBATCH --gres=shard:8", 2000)
     (shared,) = site.placed(small)

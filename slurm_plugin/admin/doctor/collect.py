@@ -27,7 +27,7 @@ from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config.last_good import config_in_force, copied_at_s
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError, SlurmError
-from slurm_plugin.core.history.site_quantiles_file import learned_path
+from slurm_plugin.core.history.site_quantiles_file import read_learned
 from slurm_plugin.core.process.run import run
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.gpus.source import timely_telemetry
@@ -106,7 +106,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         undecided=undecided,
         radd_here=radd_here,
         units=units(),
-        learned_age_s=_age_s(learned_path(Path(used.paths.state)), clock),
+        learned_for=read_learned(used.site_quantiles).made_for,
         node=node,
         detected=detect(slurm_conf) if gpu_node and slurm_conf is not None else None,
         gpu_node=gpu_node,
@@ -136,15 +136,6 @@ def hook_scripts(
     if slurm is None or path is None:
         return {}
     return {name: scripts_of(lines_of(slurm, name, version), path.parent, planned) for name in HOOKS}
-
-
-def _age_s(path: Path, clock: Clock) -> float | None:
-    """Return the age of a file that every user may read; None for any other file."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return clock.now_s() - found.st_mtime if found.st_mode & 0o004 else None
 
 
 def _for_everybody(path: Path) -> bool:

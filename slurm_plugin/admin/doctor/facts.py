@@ -46,7 +46,7 @@ class Facts:
         undecided: Submissions without a decision, as reported to radd since its start, if any within the last day.
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
         units: systemd unit -> "active", "inactive", ...
-        learned_age_s: How old learned.json is, in seconds, if every user may read it.
+        learned_for: `Learned.made_for` of the file that site_quantiles names; "" if there is none to be read.
         node: This machine's short name, which may be Slurm's name of it as a node.
         detected: Hardware that slurmd detects here.
         gpu_node: Whether this machine has GPUs, real or simulated.
@@ -84,7 +84,7 @@ class Facts:
     undecided: int = 0
     radd_here: bool = False
     units: Mapping[str, str] = field(default_factory=dict)
-    learned_age_s: float | None = None
+    learned_for: str = ""
     node: str = ""
     detected: Detected | None = None
     gpu_node: bool = False

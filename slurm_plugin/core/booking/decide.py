@@ -13,7 +13,7 @@
 | one GPU, need above one GPU, no `policy=exclusive` | refused, with the number that would fit |
 | one GPU, `policy=exclusive`, or need unknown where that means exclusive | all shards of a GPU (or gpu:1) |
 | one GPU, need known | shards for the need at the chosen confidence; the limit is the bound (`confidence.py`) |
-| the same with `compute_overcommit` or `max_slowdown` | the larger of these shards and those of its expected compute |
+| the same with `compute_overcommit`                   | the larger of these shards and those of its expected compute |
 | one GPU, need unknown, collocated by policy | shards for `free_min_mib` |
 | one GPU of no type, need known, in a partition with `mig = "map"` | the smallest MIG profile that is large enough |
 """

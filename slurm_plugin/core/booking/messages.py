@@ -30,7 +30,6 @@ def reserves(
     share: float | None = None,
     cap_bytes: int | None = None,
     compute: tuple[int, int] | None = None,
-    max_slowdown: float = 0.0,
 ) -> str:
     """Report the booking of a shared job.
 
@@ -42,7 +41,6 @@ def reserves(
         share: Share of jobs for which the booking is large enough; None if unknown.
         cap_bytes: The limit, where it is above the booking; None otherwise.
         compute: Shards requested for the job's compute, and shards of a GPU; None if memory decides.
-        max_slowdown: The slowdown that the partition promises not to exceed; 0 for no promise.
 
     >>> from slurm_plugin.core.units import GIB
     >>> estimate = MemoryEstimate(estimate_bytes=10 * GIB, upper_bytes=12 * GIB, confidence=0.99, source="ours")
@@ -56,8 +54,7 @@ def reserves(
         parts.append(f"limit {human(cap_bytes)}")
     if compute is not None:
         parts.append(f"{compute[0]} of {compute[1]} shards for compute")
-    slowdown = f"; 9 of 10 jobs run at most {max_slowdown:g} times slower than alone" if max_slowdown else ""
-    return f"RAD: {_need(estimate)}{each}; {', '.join(parts)}{slowdown}"
+    return f"RAD: {_need(estimate)}{each}; {', '.join(parts)}"
 
 
 def instance(profile: str, estimate: MemoryEstimate) -> str:

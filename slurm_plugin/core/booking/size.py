@@ -85,7 +85,6 @@ def part_for(
             share=size.share,
             cap_bytes=surprise,
             compute=(asked, partition.shards) if asked > shards else None,
-            max_slowdown=partition.max_slowdown,
         ),
     )
 
@@ -96,8 +95,8 @@ def compute_shards(
     """Return the number of shards for the compute that a job is expected to use; 0 where only memory counts.
 
     A job of unknown activity counts as in the placement: otherwise hiding it would be an advantage. A job that was not
-    measured in a run yet is assumed to wait for data for some of its time, unless the site promises a speed. Never all
-    shards of a GPU: compute can be shared, and only memory needs a whole GPU.
+    measured in a run yet is assumed to wait for data for some of its time. Never all shards of a GPU: compute can be
+    shared, and only memory needs a whole GPU.
 
     Args:
         processes: Number that share the GPU.
@@ -106,7 +105,7 @@ def compute_shards(
         turns: Whether the job is time-sliced with the others: it runs outside of their MPS servers. While its kernels
             run no others do, so their run time counts, and not the SMs that they keep busy meanwhile.
     """
-    if not partition.packed_activity:
+    if not partition.compute_overcommit:
         return 0
     known = None if estimate is None else (estimate.busy if turns else estimate.smact)
     if turns:
@@ -114,9 +113,9 @@ def compute_shards(
     else:
         part = partition.smact_max / 2 if known is None else known
     seen = known is not None and estimate is not None and estimate.smact_seen
-    if not seen and not partition.max_slowdown:
+    if not seen:
         part *= TRAINS
-    share = processes * part / partition.packed_activity
+    share = processes * part / partition.compute_overcommit
     return min(math.ceil(share * partition.shards), partition.shards - 1)
 
 

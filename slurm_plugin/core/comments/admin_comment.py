@@ -6,8 +6,7 @@
 
 A note that changes a start time or a priority, or from which a need is learned, is signed with the cluster's key for
 its job, user and restart. A note without a valid signature is shown and has no effect: its place in the AdminComment
-proves nothing. A note stays when Slurm or a user requeues the job again, so it names the rerun that it is about. The
-previous release signed nothing and reads these notes.
+proves nothing. A note stays when Slurm or a user requeues the job again, so it names the rerun that it is about.
 """
 
 from __future__ import annotations

@@ -28,8 +28,6 @@ THOUSAND = 1000
 """Shares are stored in thousandths: a signed booking has only whole numbers."""
 _MAC_HEX = 16  # 64 bits: a forger gets one try a submission, and slurmctld takes some hundred a second
 _STAMP = re.compile(r"(?:^| )rad2:(shared|whole):([A-Za-z0-9=:.]{1,240}):([0-9a-f]{16})(?= |$)")
-_OLD_STAMP = re.compile(r"(?:^| )rad1:(?:shared|whole):[A-Za-z0-9=:]{1,160}(?= |$)")
-"""Signed booking of an older release: bound to no request, so it is ignored."""
 _PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
 _FIELDS = (
     *("gpus", "procs", "mem", "cap", "est", "sm", "try", "retry", "key", "src"),
@@ -102,7 +100,7 @@ def _tasks(text: str) -> AskedTasks:
 
 
 def _cap_mib(booking: Booking) -> int | None:
-    """Return the limit if it differs from the booking; a release without limits reads the other fields."""
+    """Return the limit if it differs from the booking; comments are short."""
     if booking.cap_bytes is None or booking.cap_bytes <= (booking.memory_bytes or 0):
         return None
     return to_mib_up(booking.cap_bytes)
@@ -164,7 +162,7 @@ def with_stamp(comment: str, stamp_text: str) -> str:
 
 def user_words(comment: str) -> str:
     """Return a comment without signed bookings: the user's text."""
-    return _PROFILE.sub("", _OLD_STAMP.sub("", _STAMP.sub("", comment))).strip()
+    return _PROFILE.sub("", _STAMP.sub("", comment)).strip()
 
 
 def profile_in(comment: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Compute how much expected SM activity Slurm may pack onto one GPU, so that a site's promise on speed holds.
+"""How much expected SM activity Slurm may pack onto one GPU, and what that costs the jobs in speed.
 
 Measured on H200s under MPS (gpumemnet/data/interference_h200.csv, `python
 bench/interference/slowdown_by_activity.py`): concurrent trainings, back to back, by the sum of the SM activity that
@@ -21,21 +21,20 @@ TURNS = 1.37
 b * (1 + 1.37 * the sum of the other jobs' b) times, where b is the share of the time in which kernels run (168 that
 were measured, 6 % off at the median; docs/measurements/2026-11-activity.md). A fair share of
 the time is nearer (2 %), but shards add up."""
-LEAST_SLOWDOWN, MOST_SLOWDOWN = SLOWED[0][0], SLOWED[-1][0]
 
 
-def overcommit_for(max_slowdown: float) -> float:
-    """Return how much expected SM activity one GPU may get, by linear interpolation between measured points.
+def overcommit_for(slowdown: float) -> float:
+    """Return the `compute_overcommit` of a slowdown, by linear interpolation between measured points.
 
     Args:
-        max_slowdown: How many times slower than alone 9 of 10 jobs may run, LEAST_SLOWDOWN to MOST_SLOWDOWN.
+        slowdown: How many times slower than alone 9 of 10 jobs may run; outside of SLOWED its ends count.
 
-    >>> overcommit_for(1.3), overcommit_for(2.05), round(overcommit_for(2.775), 2), overcommit_for(6.7)
+    >>> overcommit_for(1.0), overcommit_for(2.05), round(overcommit_for(2.775), 2), overcommit_for(9.0)
     (1.0, 1.5, 1.75, 3.0)
     """
     for (factor, activity), (next_factor, next_activity) in pairwise(SLOWED):
-        if max_slowdown <= next_factor:
-            part = (max_slowdown - factor) / (next_factor - factor)
+        if slowdown <= next_factor:
+            part = max(0.0, slowdown - factor) / (next_factor - factor)
             return activity + part * (next_activity - activity)
     return SLOWED[-1][1]
 

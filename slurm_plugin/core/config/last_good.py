@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.core.config import toml
-from slurm_plugin.core.config.load import DEFAULT_PATH, Config, parse_config
+from slurm_plugin.core.config.load import DEFAULT_PATH, Config, parse_text
 from slurm_plugin.core.config.timed_read import LONGEST, TimelyFile
 from slurm_plugin.core.errors import ConfigError
 
@@ -66,23 +65,6 @@ def config_in_force(rad_toml: Path | TimelyFile) -> InForce:
     if text != copy:
         _keep(copy_of(path), text)
     return InForce(config=config)
-
-
-def parse_text(text: str, *, origin: str, strict: bool = True) -> Config:
-    """Return the configuration that a text describes.
-
-    Args:
-        text: The text of a rad.toml.
-        origin: File name for messages.
-        strict: Whether an unknown key is an error.
-
-    Raises:
-        ConfigError: It is not TOML, or a key or value is wrong.
-    """
-    try:
-        return parse_config(toml.loads(text), origin=origin, strict=strict)
-    except (toml.TOMLDecodeError, RecursionError) as exc:
-        raise ConfigError(f"{origin}: {exc}") from exc
 
 
 def copied_at_s(path: Path) -> float | None:

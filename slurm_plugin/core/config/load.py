@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.core.config import toml
-from slurm_plugin.core.config.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN
+from slurm_plugin.core.config.compute import overcommit_for
 from slurm_plugin.core.config.gpu_types import GpuType
 from slurm_plugin.core.config.mig_profiles import parse_profiles
-from slurm_plugin.core.config.partition import OVERCOMMIT, PartitionConfig
+from slurm_plugin.core.config.partition import PartitionConfig
 from slurm_plugin.core.config.settings import Config, Features, Paths, TelemetryConfig
 from slurm_plugin.core.config.typed_table import build
 from slurm_plugin.core.errors import ConfigError
@@ -31,9 +31,11 @@ __all__ = [
     "TelemetryConfig",
     "load_config",
     "parse_config",
+    "parse_text",
 ]
 
 DEFAULT_PATH = Path("/etc/rad/rad.toml")
+_MAX_SLOWDOWN = re.compile(r"^[^#\n]*?\b(max_slowdown)\s*=\s*(\d+(?:\.\d+)?)", re.MULTILINE)
 
 
 def load_config(path: Path) -> Config:
@@ -43,12 +45,35 @@ def load_config(path: Path) -> Config:
         ConfigError: The file is missing, not TOML, or a key or value is wrong; the text names the key and the fix.
     """
     try:
-        tree = toml.loads(path.read_text(encoding="utf-8"))
+        return parse_text(path.read_text(encoding="utf-8"), origin=str(path))
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror}; run: rad install") from exc
-    except (toml.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except UnicodeDecodeError as exc:
         raise ConfigError(f"{path}: {exc}") from exc
-    return parse_config(tree, origin=str(path))
+
+
+def parse_text(text: str, *, origin: str, strict: bool = True) -> Config:
+    """Return the configuration that a text describes.
+
+    Args:
+        text: The text of a rad.toml.
+        origin: File name for messages.
+        strict: Whether an unknown key is an error.
+
+    Raises:
+        ConfigError: It is not TOML, or a key or value is wrong.
+    """
+    try:
+        tree = toml.loads(text)
+    except (toml.TOMLDecodeError, RecursionError) as exc:
+        raise ConfigError(f"{origin}: {exc}") from exc
+    if strict and (old := _MAX_SLOWDOWN.search(text)):
+        line, slowdown = text.count("\n", 0, old.start(1)) + 1, float(old[2])
+        fix = f"write compute_overcommit = {overcommit_for(slowdown):.2f}" if slowdown else "remove the line"
+        raise ConfigError(
+            f"{origin}, line {line}: max_slowdown is now part of compute_overcommit; {fix} instead"
+        )
+    return parse_config(tree, origin=origin, strict=strict)
 
 
 def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> Config:
@@ -95,7 +120,6 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
                 f"{origin}: partition.{name}.compute_overcommit is {partition.compute_overcommit:g}; "
                 f"it must be 0 (memory alone counts) or a GPU's full SM activity times something, e.g. 1.5"
             )
-        _check_slowdown(name, partition, origin)
         if partition.time_limit_factor < 1.0:
             raise ConfigError(
                 f"{origin}: partition.{name}.time_limit_factor is {partition.time_limit_factor:g}; "
@@ -122,18 +146,6 @@ def _check_types(name: str, partition: PartitionConfig, origin: str) -> None:
             raise ConfigError(
                 f"{origin}: partition.{name}.gpus.{kind} has no size; set gpu_memory_mib or shards_per_gpu there"
             )
-
-
-def _check_slowdown(name: str, partition: PartitionConfig, origin: str) -> None:
-    if partition.max_slowdown and not LEAST_SLOWDOWN <= partition.max_slowdown <= MOST_SLOWDOWN:
-        raise ConfigError(
-            f"{origin}: partition.{name}.max_slowdown is {partition.max_slowdown:g}; it must be 0 (no promise) or from "
-            f"{LEAST_SLOWDOWN:g} to {MOST_SLOWDOWN:g}, as measured"
-        )
-    if partition.max_slowdown and partition.compute_overcommit not in (0.0, OVERCOMMIT):
-        raise ConfigError(
-            f"{origin}: partition.{name} has max_slowdown and compute_overcommit, which say the same; remove one"
-        )
 
 
 def _check_mig(name: str, partition: PartitionConfig, origin: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from slurm_plugin.core.config.compute import overcommit_for
 from slurm_plugin.core.config.gpu_types import GpuSize, GpuType
 from slurm_plugin.core.records.node import ServerScope
 from slurm_plugin.core.records.submission import Confidence, PolicyName
@@ -40,18 +39,15 @@ class PartitionConfig:
             2.0 lets two jobs share that would each fill the GPU. Jobs of several GPUs, and all jobs under
             `sharing = "streams"`, are time-sliced: for them the run time of their kernels counts (config/compute.py).
             0 counts memory only.
-        max_slowdown: The same as a promise, instead of it: Slurm packs a GPU so that 9 of 10 jobs run at most this many
-            times slower than alone, as measured (core/config/compute.py). 0 promises nothing.
         share_multi_gpu: Whether a job of several GPUs of one node shares them, too, if the need of each of its
             processes is known: it gets shards of that many GPUs. Needs Slurm 23.11 and
             `SelectTypeParameters=...,MULTIPLE_SHARING_GRES_PJ`; without them, and by default, such jobs get their GPUs
             exclusively.
         policy: Placement policy (thesis section 6.2.2).
         pin: "slurm" keeps jobs on the GPU that Slurm allocated. "bound" lets the policy choose if no job uses the
-            allocated GPU yet. "free" lets it choose among all GPUs of the node; jobs that request a whole GPU then
-            often find none idle and are requeued. "auto" is "slurm" where cgroups confine devices, or where the node
-            also serves a partition that is not collocated: its jobs run on exactly the GPU that Slurm names, so no
-            managed job may have been moved there. Elsewhere it is "bound".
+            allocated GPU yet. "auto" is "slurm" where cgroups confine devices, or where the node also serves a
+            partition that is not collocated: its jobs run on exactly the GPU that Slurm names, so no managed job may
+            have been moved there. Elsewhere it is "bound".
         one_user_per_gpu: Whether only jobs of one user share a GPU. Partitions with common GPUs should agree.
         smact_max: A GPU at or above this SM activity takes no further job.
         free_min_mib: Free memory required by a job of unknown need.
@@ -103,10 +99,9 @@ class PartitionConfig:
     exclusive_form: Literal["auto", "shards", "gpu"] = "auto"
     confidence: Confidence = 0.95
     compute_overcommit: float = OVERCOMMIT
-    max_slowdown: float = 0.0
     share_multi_gpu: bool = False
     policy: PolicyName = "magm"
-    pin: Literal["auto", "slurm", "bound", "free"] = "auto"
+    pin: Literal["auto", "slurm", "bound"] = "auto"
     one_user_per_gpu: bool = False
     smact_max: float = 0.80
     free_min_mib: int = 5120
@@ -169,8 +164,3 @@ class PartitionConfig:
             return self
         memory_mib, shards = gpu.gpu_memory_mib, gpu.shards_per_gpu
         return replace(self, gpus={}, gpu_type=name or "", gpu_memory_mib=memory_mib, shards_per_gpu=shards)
-
-    @property
-    def packed_activity(self) -> float:
-        """Return how much expected SM activity Slurm may give one GPU; 0 if only memory counts."""
-        return overcommit_for(self.max_slowdown) if self.max_slowdown else self.compute_overcommit

@@ -41,8 +41,6 @@ class Features:
         history: Later runs book what earlier ones needed.
         accounting: The estimate is written into a job's AdminComment and, where there is slurmdbd, the observed peak.
         guard: rad-monitor acts on jobs that use more than they booked.
-        learn: The needs of all users' runs re-calibrate the estimates of models that are new to a user: off, because
-            it pays on a site with many users, and `rad learn` should be checked first.
     """
 
     submit: bool = True
@@ -52,7 +50,6 @@ class Features:
     history: bool = True
     accounting: bool = True
     guard: bool = True
-    learn: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +82,8 @@ class Config:
         conv_base_mib: Memory of a process that uses convolutions before its first tensor, as `rad calibrate` measures
             it here; 0 takes the figure of `gpu`.
         base_mib: The same for other processes.
+        site_quantiles: File with what `rad learn --json` printed: the needs of all users' runs re-calibrate the
+            estimates of models that are new to a user. "" keeps the shipped percentiles.
         default_partition: The partition of a job that names none; "" if jobs must name one.
         slurm_backend: How radd accesses Slurm: by Slurm's commands, or by a pyslurm made for the running version.
         paths: Paths of files and folders.
@@ -99,6 +98,7 @@ class Config:
     gpu: str = ""
     conv_base_mib: int = 0
     base_mib: int = 0
+    site_quantiles: str = ""
     default_partition: str = ""
     slurm_backend: Literal["commands", "pyslurm"] = "commands"
     paths: Paths = field(default_factory=Paths)
@@ -106,11 +106,6 @@ class Config:
     telemetry: TelemetryConfig = field(default_factory=TelemetryConfig)
     partition_defaults: PartitionConfig = field(default_factory=PartitionConfig)
     partitions: dict[str, PartitionConfig] = field(default_factory=dict)
-
-    @property
-    def learns(self) -> bool:
-        """Return whether all users' runs correct estimates; without history none are kept."""
-        return self.features.learn and self.features.history
 
     @property
     def places(self) -> bool:

@@ -35,7 +35,7 @@ class Model:
         batch_size: Samples per step and process.
         optimizer: As in #RAD.
         precision: As in #RAD.
-        text: The profile itself, by which runs are compared with today's estimate; "" in lines of older releases.
+        text: The profile itself, by which runs are compared with today's estimate.
     """
 
     profile: str
@@ -47,7 +47,7 @@ class Model:
     batch_size: int
     optimizer: str
     precision: str
-    text: str = ""
+    text: str
 
     def __str__(self) -> str:
         """Return it in readable form."""
@@ -84,7 +84,7 @@ def from_lines(lines: Iterable[bytes]) -> dict[tuple[int, str], Model]:
     found = {}
     for line in lines:
         try:
-            row = {"text": "", **json.loads(line)}
+            row = json.loads(line)
             model = Model(**{name: _KINDS.get(name, str)(row[name]) for name in names})
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             continue

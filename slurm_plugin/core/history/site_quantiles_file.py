@@ -1,9 +1,10 @@
-"""Store and apply what a site learned: limits by group in STATE/learned.json, applied to one estimate.
+"""Read and apply what a site learned: limits by group, as `rad learn --json` prints them, applied to one estimate.
 
     {"version":1,"made_for":"...","time_s":1.5,"groups":{"torchinfo@h200":{"lowest":[...],"highest":[...,null],
      "runs":157,"models":61,"users":9}}}
 
-The file names no user and no model, and all users may read it: radd books by it, and `rad-estimate` agrees with sbatch.
+rad.toml names the file (`site_quantiles`). It names no user and no model: radd books by it, and `rad-estimate` agrees
+with sbatch where it can read it.
 A file that is missing, damaged or made for another estimator changes nothing.
 """
 
@@ -13,7 +14,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from slurm_plugin.core.booking.confidence import SHARES
@@ -43,11 +43,6 @@ class Learned:
     made_for: str = ""
     time_s: float = 0.0
     groups: Mapping[str, Limits] = field(default_factory=dict)
-
-
-def learned_path(state: Path) -> Path:
-    """Return the path of the file; `state` is paths.state."""
-    return state / "learned.json"
 
 
 def group_of(kind: str, gpu: str) -> str:
@@ -149,14 +144,14 @@ def from_text(text: str) -> Learned | None:
         return None
 
 
-def read_learned(state: Path) -> Learned:
+def read_learned(path: str) -> Learned:
     """Return what a site learned; nothing if the file is missing, damaged or of another version.
 
     Args:
-        state: paths.state.
+        path: `site_quantiles` of rad.toml; "" for no file.
     """
     try:
-        with learned_path(state).open("rb") as file:
+        with open(path, "rb") as file:
             text = file.read(LONGEST + 1)
     except OSError:
         return Learned()

@@ -40,13 +40,13 @@ class Waiting:
     Attributes:
         job_id: Slurm's job id.
         earliest_s: When Slurm can start it on the same node again at the earliest, seconds since the epoch.
-        restart: Restart count of the rerun that waits; None in the note of an older release.
+        restart: Restart count of the rerun that waits.
         lack: Its shortfall; None if no other job uses more than it booked.
     """
 
     job_id: int
     earliest_s: float
-    restart: int | None = None
+    restart: int
     lack: Lack | None = None
 
 
@@ -91,17 +91,15 @@ def owed_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]:
 
 
 def _as_text(waiting: Waiting) -> str:
-    """Return a note; after a rollback to a release that reads only two words, jobs with a shortfall wait their delay.
+    """Return a note.
 
     >>> _as_text(Waiting(job_id=7, earliest_s=9, restart=2, lack=Lack(since_s=8, need_bytes=1, gpus=("GPU-0",))))
     '9 2 8 1 GPU-0'
     """
-    words = [f"{waiting.earliest_s:.0f}"]
-    if waiting.restart is not None:
-        words.append(str(waiting.restart))
-        if waiting.lack is not None:
-            lack = waiting.lack
-            words += [f"{lack.since_s:.0f}", str(lack.need_bytes), *lack.gpus]
+    words = [f"{waiting.earliest_s:.0f}", str(waiting.restart)]
+    if waiting.lack is not None:
+        lack = waiting.lack
+        words += [f"{lack.since_s:.0f}", str(lack.need_bytes), *lack.gpus]
     return " ".join(words)
 
 
@@ -111,12 +109,11 @@ def _from_text(job_id: int, text: str) -> Waiting:
     Raises:
         ValueError: It is no note.
     """
-    earliest_s, *more = text.split()
+    earliest_s, restart, *more = text.split()
     lack = None
-    if len(more) > 3:
-        lack = Lack(since_s=float(int(more[1])), need_bytes=int(more[2]), gpus=tuple(more[3:]))
-    restart = int(more[0]) if more else None
-    return Waiting(job_id=job_id, earliest_s=float(int(earliest_s)), restart=restart, lack=lack)
+    if len(more) > 2:
+        lack = Lack(since_s=float(int(more[0])), need_bytes=int(more[1]), gpus=tuple(more[2:]))
+    return Waiting(job_id=job_id, earliest_s=float(int(earliest_s)), restart=int(restart), lack=lack)
 
 
 def end_waiting(run: Path, job_id: int) -> None:

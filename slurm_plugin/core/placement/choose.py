@@ -21,9 +21,8 @@ from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.node import Demand, Placement, Reservation
 from slurm_plugin.core.units import from_mib, human
 
-Pin = Literal["slurm", "bound", "free"]
-"""Physical GPUs that a job may get: that of its Slurm GPU index; any, but an index in use keeps its GPU; any. The last
-one costs jobs that request a whole GPU, as was simulated."""
+Pin = Literal["slurm", "bound"]
+"""Physical GPUs that a job may get: that of its Slurm GPU index; any, but an index in use keeps its GPU."""
 
 
 def choose_gpu(
@@ -234,8 +233,6 @@ def _cap(room: Room, demand: Demand, settings: PartitionConfig) -> int:
 
 def _of_seat(fitting: list[Room], seats: frozenset[int], pin: Pin) -> list[Room]:
     """Return the GPU of an index in use, or the idle GPUs for an unused index; others only where those lack memory."""
-    if pin == "free":
-        return fitting
     if pin == "slurm":
         return [room for room in fitting if room.index in seats]
     idle = [room for room in fitting if room.idle]

@@ -27,7 +27,7 @@ class Reservation:
         gpus: UUIDs of the physical GPUs; of a shared job in the order of its Slurm GPU indices.
         seats: The GPU indices that Slurm allocated; they may name other physical GPUs than `gpus`.
         booked_bytes: Booked memory on each GPU; for a whole GPU all usable memory.
-        cap_bytes: Its limit on each GPU; None if that is the booking, as in rows of older releases.
+        cap_bytes: Its limit on each GPU; None if that is the booking.
         created_s: Seconds since the node's boot, on the monotonic clock.
         estimate_bytes: The estimate behind the booking, or None.
         profile_key: Hash of the job's profile, or None.

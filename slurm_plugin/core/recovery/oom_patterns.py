@@ -162,7 +162,7 @@ def _pattern(row: Any, path: Path) -> OomPattern:
         if row["kind"] not in ("gpu", "host"):
             raise ConfigError(f"{path}: kind is {row['kind']!r}; it must be one of gpu, host")
         words = row.get("words", [])
-        regex = row.get("regex", row.get("text"))  # `text` until 0.1
+        regex = row.get("regex")
         texts = isinstance(words, list) and all(isinstance(word, str) and word for word in words)
         if bool(words) == bool(regex) or not texts:
             raise TypeError("either words, a list of texts, or regex")

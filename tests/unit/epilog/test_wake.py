@@ -28,23 +28,14 @@ PENDING = JobView(job_id=7, user_id=1000, state="PENDING", priority=9)
 def test_who_has_waited_longest_is_next(tmp_path: Path) -> None:
     assert waiting_jobs(tmp_path) == ()
     for job_id, earliest_s in ((7, 200.0), (8, 100.0), (9, 300.0)):
-        begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=earliest_s))
+        begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=earliest_s, restart=0))
     (tmp_path / "waiting" / "no job").touch()
-    (tmp_path / "waiting" / "10").write_text("no time")
-    assert waiting_jobs(tmp_path)[0] == Waiting(job_id=8, earliest_s=100.0)
+    for number, text in enumerate(("no time", "200", ""), start=10):
+        (tmp_path / "waiting" / str(number)).write_text(text)
+    assert waiting_jobs(tmp_path)[0] == Waiting(job_id=8, earliest_s=100.0, restart=0)
     end_waiting(tmp_path, 8)
     end_waiting(tmp_path, 8)
     assert [each.job_id for each in waiting_jobs(tmp_path)] == [7, 9]
-
-
-def test_the_note_of_an_older_release_is_read(tmp_path: Path) -> None:
-    (tmp_path / "waiting").mkdir()
-    (tmp_path / "waiting" / "7").write_text("200")
-    begin_waiting(tmp_path, Waiting(job_id=8, earliest_s=300.0, restart=2))
-    assert waiting_jobs(tmp_path) == (
-        Waiting(job_id=7, earliest_s=200.0),
-        Waiting(job_id=8, earliest_s=300.0, restart=2),
-    )
 
 
 def test_who_is_woken_keeps_the_turn_that_its_note_told(tmp_path: Path) -> None:
@@ -94,7 +85,7 @@ def test_a_job_that_slurm_does_not_change_keeps_nobody_else_from_being_woken(tmp
             super().update(job_id, change)
 
     slurm = Refuses(PENDING, replace(PENDING, job_id=8))
-    waiting = [Waiting(job_id=job_id, earliest_s=0.0) for job_id in (7, 8)]
+    waiting = [Waiting(job_id=job_id, earliest_s=0.0, restart=0) for job_id in (7, 8)]
     event = wake(waiting, tmp_path, slurm, FakeClock(), key=KEY)
     assert (event.kind, event.detail) == (EventKind.WOKEN, "job 8 may start in 0 s")
     failed = wake(waiting[:1], tmp_path, slurm, FakeClock(), key=KEY)
@@ -102,14 +93,14 @@ def test_a_job_that_slurm_does_not_change_keeps_nobody_else_from_being_woken(tmp
 
 
 def test_one_that_goes_while_it_is_looked_at_hides_no_other(tmp_path: Path) -> None:
-    begin_waiting(tmp_path, Waiting(job_id=50, earliest_s=1.0))
+    begin_waiting(tmp_path, Waiting(job_id=50, earliest_s=1.0, restart=0))
     for gone in range(20, 90, 7):  # wherever the folder lists it
         (tmp_path / "waiting" / str(gone)).symlink_to("nothing")
     assert [each.job_id for each in waiting_jobs(tmp_path)] == [50]
 
 
 def test_a_folder_that_cannot_be_written_costs_the_wake_alone(tmp_path: Path) -> None:
-    begin_waiting(tmp_path / "missing", Waiting(job_id=7, earliest_s=1.0))
+    begin_waiting(tmp_path / "missing", Waiting(job_id=7, earliest_s=1.0, restart=0))
     end_waiting(tmp_path / "missing", 7)
     assert waiting_jobs(tmp_path / "missing") == ()
 
@@ -124,7 +115,7 @@ def test_a_woken_job_starts_now_or_when_its_node_can_run_a_prolog_for_it(tmp_pat
         (900.0, JobChange(start_now=True, admin_comment=note[0])),
         (1007.5, JobChange(start_in_s=8, admin_comment=note[8])),
     ):
-        waiting = Waiting(job_id=7, earliest_s=earliest_s)
+        waiting = Waiting(job_id=7, earliest_s=earliest_s, restart=0)
         begin_waiting(tmp_path, waiting)
         assert wake([waiting], tmp_path, slurm, clock, key=KEY).kind == EventKind.WOKEN
         assert slurm.told.pop() == (7, change)
@@ -134,7 +125,7 @@ def test_a_woken_job_starts_now_or_when_its_node_can_run_a_prolog_for_it(tmp_pat
 def test_a_slurm_that_does_not_answer_is_asked_again_by_the_next_epilog(tmp_path: Path) -> None:
     slurm = FakeSlurm(PENDING)
     slurm.answers = False
-    begin_waiting(tmp_path, Waiting(job_id=7, earliest_s=0.0))
+    begin_waiting(tmp_path, Waiting(job_id=7, earliest_s=0.0, restart=0))
     assert wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock(), key=KEY).kind == EventKind.NOT_WOKEN
     assert slurm.asked == 1 and len(waiting_jobs(tmp_path)) == 1
 
@@ -145,7 +136,7 @@ def test_who_waits_no_more_takes_nobodys_turn(tmp_path: Path) -> None:
     held, elsewhere = replace(PENDING, job_id=5, priority=0), replace(PENDING, job_id=6, state="RUNNING")
     slurm = FakeSlurm(later, held, elsewhere, PENDING, replace(PENDING, job_id=8))
     for job_id in (3, 4, 5, 6, 7, 8):
-        begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0))
+        begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0, restart=0))
     event = wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock(), key=KEY)
     assert (event.kind, [job_id for job_id, _ in slurm.told]) == (EventKind.WOKEN, [7])
     assert [each.job_id for each in waiting_jobs(tmp_path)] == [8]
@@ -154,6 +145,6 @@ def test_who_waits_no_more_takes_nobodys_turn(tmp_path: Path) -> None:
 def test_an_epilog_asks_about_a_few_jobs_alone(tmp_path: Path) -> None:
     slurm = FakeSlurm()
     for job_id in range(100):
-        begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0))
+        begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0, restart=0))
     assert wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock(), key=KEY).kind == EventKind.NOT_WOKEN
     assert slurm.asked == MOST_ASKED and len(waiting_jobs(tmp_path)) == 100 - MOST_ASKED

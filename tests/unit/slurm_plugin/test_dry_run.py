@@ -16,9 +16,8 @@ from gpumemnet.estimators.tree_model import WEIGHTS
 from slurm_plugin.core.booking.confidence import SHARES
 from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.history.site_quantiles import Limits
-from slurm_plugin.core.history.site_quantiles_file import Learned
+from slurm_plugin.core.history.site_quantiles_file import Learned, to_text
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.learn import write
 
 pytestmark = pytest.mark.slow
 
@@ -98,14 +97,16 @@ def test_options_of_the_command_line_stand_for_what_the_script_says(folder: Path
 
 def test_what_the_site_learned_is_told_as_radd_books_it(folder: Path) -> None:
     toml = folder / "rad.toml"
-    toml.write_text(f'{toml.read_text()}[paths]\nstate = "{folder}"\n[features]\nlearn = true\n')
+    file = folder / "quantiles.json"
+    toml.write_text(f'site_quantiles = "{file}"\n{toml.read_text()}')
     _, before = job(folder, "model=m.txt batch_size=256")
-    unread = f"sbatch may book another amount: this site's statistics cannot be read here ({folder}"
+    unread = f"sbatch may book another amount: this site's statistics cannot be read here ({file})"
     assert before["sbatch"]["learned"].startswith(unread)
     config = load_config(toml)
     raised = Limits(lowest=(2.0,) * len(SHARES), highest=(3.0,) * len(SHARES), runs=90, models=40, users=9)
     groups = {"torchinfo@a100": raised}
-    write(config, Learned(made_for=Estimator.from_config(config).made_for, time_s=1.0, groups=groups))
+    made_for = Estimator.from_config(config).made_for
+    file.write_text(to_text(Learned(made_for=made_for, time_s=1.0, groups=groups)))
     _, after = job(folder, "model=m.txt batch_size=256")
     width = before["upper_mib"] - before["estimate_mib"]
     assert after["upper_mib"] == pytest.approx(before["upper_mib"] + width, abs=3)

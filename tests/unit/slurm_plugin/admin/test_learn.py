@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from slurm_plugin.admin.doctor.checks.learn import OLD_S, check_learn
+from slurm_plugin.admin.doctor.checks.learn import check_learn
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.learn import NOTHING, as_json, as_text, learned_of
 from slurm_plugin.core.booking.confidence import SHARES
-from slurm_plugin.core.config.load import Config, Features, Paths
+from slurm_plugin.core.config.load import Config, Paths
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.history.models import models_path
 from slurm_plugin.core.history.runs import peaks_path
 from slurm_plugin.core.history.site_quantiles import Limits
 from slurm_plugin.core.history.site_quantiles_file import Learned
+from slurm_plugin.estimate import Estimator
 
 LIMITS = Limits(
     lowest=tuple(0.01 * at for at in range(len(SHARES))),
@@ -27,17 +28,19 @@ LIMITS = Limits(
     models=40,
     users=9,
 )
-ON = Config(features=Features(learn=True))
+ON = Config(site_quantiles="/etc/rad/quantiles.json")
 
 
-def test_a_table_says_what_would_change_and_whether_it_does() -> None:
+def test_a_table_says_what_would_change_and_how_to_use_it() -> None:
     learned = Learned(made_for="x", groups={"torchinfo@h200": LIMITS})
     text = as_text(learned, ON)
-    assert "torchinfo@h200" in text and text.endswith("radd books by it")
+    reload = "and: systemctl reload radd"
+    assert "torchinfo@h200" in text
+    assert text.endswith(f"To book by this: rad learn --json > /etc/rad/quantiles.json, {reload}")
     at = SHARES.index(0.95)
     assert f"{LIMITS.lowest[at]:.2f} to {LIMITS.highest[at]:.2f}" in text
     assert f"{LIMITS.lowest[SHARES.index(0.99)]:.2f} to -" in text
-    assert as_text(learned, Config()).endswith("not used: set learn = true in [features] of rad.toml")
+    assert as_text(learned, Config()).endswith(f'> FILE, site_quantiles = "FILE" in rad.toml, {reload}')
     assert as_text(Learned(), ON) == NOTHING
     assert json.loads(as_json(learned))["groups"]["torchinfo@h200"]["users"] == 9
 
@@ -57,24 +60,18 @@ def test_where_no_runs_are_kept_one_line_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("features", "age_s", "controller", "level", "text"),
+    ("learned_for", "controller", "level", "text"),
     [
-        (Features(learn=True), 60.0, True, "ok", "is fresh"),
-        (Features(learn=True), 3 * OLD_S, True, "warn", "is 3 days old"),
-        (Features(learn=True), None, True, "warn", "nothing was learned yet"),
-        (Features(learn=True), None, False, "unseen", "rad-estimate tells here what is shipped"),
-        (Features(learn=True, history=False), 60.0, True, "warn", "learn is on without history"),
+        (Estimator.from_config(ON).made_for, True, "ok", "is in use"),
+        ("another release", True, "warn", "has no numbers for this release"),
+        ("another release", False, "warn", "has no numbers for this release"),
+        ("", True, "warn", "has no numbers for this release"),
+        ("", False, "unseen", "cannot be read here"),
     ],
-    ids=lambda each: str(each)[:24],
 )
-def test_doctor_on_learning(
-    features: Features, age_s: float | None, controller: bool, level: str, text: str
-) -> None:
+def test_doctor_on_learning(learned_for: str, controller: bool, level: str, text: str) -> None:
     facts = Facts(
-        config_path=Path("/etc/rad/rad.toml"),
-        config=Config(features=features),
-        radd_here=controller,
-        learned_age_s=age_s,
+        config_path=Path("/etc/rad/rad.toml"), config=ON, radd_here=controller, learned_for=learned_for
     )
     (finding,) = check_learn(facts)
     assert finding.level == level and text in finding.text

@@ -13,7 +13,6 @@ from fakes import FakeClock
 
 from slurm_plugin.core.config.load import Config, Paths
 from slurm_plugin.core.history.site_quantiles import Limits
-from slurm_plugin.core.history.site_quantiles_file import Learned
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.monitor.export.hook_counts import HookCounts
@@ -57,7 +56,6 @@ def test_health_queue_and_events(tmp_path: Path):
             radd_answer_s=0.002,
             radd_leaves_jobs=False,
             undecided=4,
-            learned=Learned(time_s=7.0, groups={"trace@h200": LIMITS}),
             waiting=[waiting(1, "a", now_s - 10), waiting(2, "a", now_s - 30), waiting(3, "b", None)],
         )
 
@@ -69,7 +67,6 @@ def test_health_queue_and_events(tmp_path: Path):
     assert found["rad_radd_up",] == 1 and found["rad_radd_answer_seconds",] == 0.002
     assert found["rad_radd_events_total", "submitted"] == 1
     assert found["rad_radd_undecided_submissions_total",] == 4
-    assert found["rad_learned_time_seconds",] == 7 and found["rad_learned_runs", "trace@h200"] == 90
     assert ("rad_radd_events_total", "placed") not in found
     assert (found["rad_queue_jobs", "a"], found["rad_queue_wait_mean_seconds", "a"]) == (2, 20)
     assert (found["rad_queue_wait_longest_seconds", "a"], found["rad_queue_jobs", "b"]) == (30, 1)

@@ -66,7 +66,7 @@ def test_a_job_that_is_woken_before_it_is_pending_again_does_not_wait_as_long_as
     worker = releaser(slurm)
     worker.hear(7, Note(event="put-back", start_in_s=80))
     worker.run_errands()
-    wake([Waiting(job_id=7, earliest_s=0.0)], Path("/nonexistent"), slurm, FakeClock(1.0), key=KEY)
+    wake([Waiting(job_id=7, earliest_s=0.0, restart=0)], Path("/nonexistent"), slurm, FakeClock(1.0), key=KEY)
     _, change = slurm.told.pop()
     worker.hear(7, read_note(change.admin_comment or "") or pytest.fail("radd hears of no wake"))
     slurm.views[7] = job("PENDING")

@@ -310,7 +310,7 @@ ROWS = st.lists(
 @given(
     ROWS,
     st.sampled_from(("rad", "whole", "hand")),
-    st.sampled_from(("slurm", "bound", "free")),
+    st.sampled_from(("slurm", "bound")),
     st.floats(0.5, 1.02),
 )
 def test_every_job_ends_and_no_gpu_is_overfull(

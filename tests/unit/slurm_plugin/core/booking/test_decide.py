@@ -516,18 +516,6 @@ def test_compute_counts_unless_the_site_says_otherwise() -> None:
     assert count_of(parse_gres(rewrite.fields["gres"]), "shard") == 18
 
 
-def test_a_promise_on_speed_is_kept_by_shards_and_told() -> None:
-    rewrite = asked(
-        Claims(policy="collocate"),
-        estimate=replace(need(3 * GIB, 4 * GIB), smact=0.9),
-        config=config(max_slowdown=3.5),
-        gres="gres:gpu:1",
-    )
-    assert count_of(parse_gres(rewrite.fields["gres"]), "shard") == 18  # as with an overcommit of 2
-    (line,) = rewrite.messages
-    assert "18 of 39 shards for compute; 9 of 10 jobs run at most 3.5 times slower" in line
-
-
 @hypothesis_settings(deadline=None)
 @given(
     st.integers(1, 39_000), st.floats(0.0, 1.0), st.floats(0.1, 10.0), st.sampled_from([None, "collocate"])

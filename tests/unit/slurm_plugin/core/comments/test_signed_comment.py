@@ -68,13 +68,7 @@ def test_a_new_stamp_replaces_the_old_and_keeps_the_words(booking: Booking, word
     assert signed_comment.read_stamp(new, user_id=7, key=KEY) == booking
 
 
-def test_a_stamp_of_an_older_release_is_none_and_no_word_of_the_user() -> None:
-    old = "mine rad1:whole:gpus=1:try=0:retry=1:5d1c0a9b8e7f6a5b"
-    assert signed_comment.read_stamp(old, user_id=7, key=KEY) is None
-    assert signed_comment.user_words(old) == "mine"
-
-
-def test_a_cap_that_adds_nothing_is_not_written_so_that_an_older_release_reads_the_stamp() -> None:
+def test_a_limit_that_equals_the_booking_is_not_written() -> None:
     booking = Booking(kind="shared", memory_bytes=5 * MIB, cap_bytes=5 * MIB)
     stamp = signed_comment.stamp(booking, user_id=7, key=KEY)
     assert "cap=" not in stamp

@@ -1,15 +1,16 @@
-"""What `max_slowdown` promises is what was measured."""
+"""What packing costs in speed is what was measured."""
 
 from __future__ import annotations
 
 import csv
 from collections import defaultdict
+from pathlib import Path
 
 import pytest
 from paths import CHECKOUT
 
-from slurm_plugin.core.config.compute import LEAST_SLOWDOWN, MOST_SLOWDOWN, SLOWED, overcommit_for, with_waits
-from slurm_plugin.core.config.load import parse_config
+from slurm_plugin.core.config.compute import SLOWED, with_waits
+from slurm_plugin.core.config.load import load_config, parse_text
 from slurm_plugin.core.errors import ConfigError
 
 TABLE = CHECKOUT / "gpumemnet" / "data" / "interference_h200.csv"
@@ -40,26 +41,29 @@ def test_nine_of_ten_trainings_are_slowed_at_most_so(factor: float, activity: fl
     assert 0.93 * factor <= ninth <= factor, "no more is promised, and not much less"
 
 
-def test_more_slowdown_gives_more_room() -> None:
-    steps = [LEAST_SLOWDOWN + k * (MOST_SLOWDOWN - LEAST_SLOWDOWN) / 50 for k in range(51)]
-    rooms = [overcommit_for(step) for step in steps]
-    assert rooms == sorted(rooms) and (rooms[0], rooms[-1]) == (1.0, 3.0)
-
-
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("line", "fix"),
     [
-        ({"max_slowdown": 1.0}, "from 1.3 to 6.7"),
-        ({"max_slowdown": 9.0}, "from 1.3 to 6.7"),
-        ({"max_slowdown": -2.0}, "max_slowdown"),
-        ({"max_slowdown": float("nan")}, "max_slowdown"),
-        ({"max_slowdown": 2.0, "compute_overcommit": 1.5}, "remove one"),
+        ("max_slowdown = 3.5", "write compute_overcommit = 2.00"),
+        ("max_slowdown = 1", "write compute_overcommit = 1.00"),
+        ("max_slowdown = 0.0", "remove the line"),
     ],
 )
-def test_a_promise_that_cannot_be_kept_is_refused(settings: dict[str, float], words: str) -> None:
-    tree = {"partition": {"gpu": {"collocate": True, "gpu_memory_mib": 40000, **settings}}}
-    with pytest.raises(ConfigError, match=words):
-        parse_config(tree, origin="rad.toml")
+def test_a_removed_setting_is_named_with_its_line_and_the_equivalent_value(
+    tmp_path: Path, line: str, fix: str
+) -> None:
+    path = tmp_path / "rad.toml"
+    path.write_text(
+        f"# max_slowdown = 2.0\n[partition.gpu]\ncollocate = true\ngpu_memory_mib = 40000\n{line}\n"
+    )
+    with pytest.raises(ConfigError) as refused:
+        load_config(path)
+    assert (
+        str(refused.value) == f"{path}, line 5: max_slowdown is now part of compute_overcommit; {fix} instead"
+    )
+    assert (
+        parse_text(path.read_text(), origin="copy", strict=False).partitions["gpu"].compute_overcommit == 2.0
+    )
 
 
 def test_waits_that_were_seen_are_waits_of_its_kernels_too() -> None:

@@ -152,7 +152,7 @@ def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
         )
         owners = {pid: pid for pid in held_bytes}
         placement = choose_gpu(
-            [reading], ledger, wanted, PartitionConfig(), pin="free", now_s=100.0, owners=owners
+            [reading], ledger, wanted, PartitionConfig(), pin="bound", now_s=100.0, owners=owners
         )
         if not placement.gpus:
             continue
@@ -171,7 +171,7 @@ def choose(newcomer: Demand, *others: Demand) -> tuple[bool, int | None]:
     reading = GpuReading(
         uuid="GPU-0", index=0, name="card", memory_total_bytes=CARD, memory_used_bytes=0, time_s=0.0
     )
-    placement = choose_gpu([reading], ledger, newcomer, PartitionConfig(), pin="free", now_s=100.0)
+    placement = choose_gpu([reading], ledger, newcomer, PartitionConfig(), pin="bound", now_s=100.0)
     return placement.put_back, placement.cap_bytes
 
 
@@ -233,7 +233,7 @@ STEPS = st.lists(
 @settings(deadline=None)
 @given(
     steps=STEPS,
-    pin=st.sampled_from(["slurm", "bound", "free"]),
+    pin=st.sampled_from(["slurm", "bound"]),
     policy=st.sampled_from(["magm", "lug", "round_robin"]),
 )
 def test_jobs_of_several_gpus_never_exceed_any_of_them(

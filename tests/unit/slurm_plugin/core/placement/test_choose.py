@@ -14,6 +14,8 @@ from slurm_plugin.core.units import GIB, MIB
 
 NOW_S = 10_000.0
 LONG_AGO_S = 1_000.0
+UNUSED = 9
+"""A Slurm GPU index that no job uses: the policy chooses among the idle GPUs, or all where none is idle."""
 
 
 def gpu(
@@ -66,8 +68,8 @@ def choose(
     need: int | None = 10,
     kind: BookingKind = "shared",
     gpus: int = 1,
-    seats: tuple[int, ...] = (0,),
-    pin: Pin = "free",
+    seats: tuple[int, ...] = (UNUSED,),
+    pin: Pin = "bound",
     owners: dict[int, int] | None = None,
     last: str | None = None,
     job_id: int = 99,
@@ -104,7 +106,7 @@ def test_magm_takes_the_most_free_memory_after_bookings() -> None:
 def test_memory_that_neighbours_have_touched_is_not_counted_twice() -> None:
     process = GpuProcess(pid=7, memory_bytes=20 * GIB)
     readings = [gpu(0, used=20 * GIB, processes=(process,)), gpu(1, used=25 * GIB)]
-    assert choose(readings, held(1, 0, 20), owners={7: 1}).gpus == ("GPU-0",)
+    assert choose(readings, held(1, 0, 20), held(2, 1, 0), owners={7: 1}).gpus == ("GPU-0",)
 
 
 def test_where_the_driver_tells_no_memory_per_process_a_job_is_no_stranger() -> None:
@@ -115,8 +117,8 @@ def test_where_the_driver_tells_no_memory_per_process_a_job_is_no_stranger() -> 
 
 
 def test_lug_takes_the_least_active_and_mug_the_most_active_that_fits() -> None:
-    readings = [gpu(0, smact=0.5), gpu(1, smact=0.2), gpu(2, smact=0.0), gpu(3, smact=0.9)]
-    neighbours = (held(1, 0), held(2, 1), held(3, 3))
+    readings = [gpu(0, smact=0.5), gpu(1, smact=0.2), gpu(2, smact=0.1), gpu(3, smact=0.9)]
+    neighbours = (held(1, 0), held(2, 1), held(4, 2), held(3, 3))
     assert choose(readings, *neighbours, policy="lug").gpus == ("GPU-2",)
     assert choose(readings, *neighbours, policy="mug").gpus == ("GPU-0",)
 

@@ -114,10 +114,9 @@ def log_in(folder: Path) -> HookLog:
     return HookLog(str(folder), "epilog", job_id=1, clock=FakeClock())
 
 
-@pytest.mark.parametrize("key", ["regex", "text"])
-def test_a_site_adds_patterns_of_its_own(tmp_path: Path, key: str) -> None:
+def test_a_site_adds_patterns_of_its_own(tmp_path: Path) -> None:
     own = tmp_path / "oom_patterns.toml"
-    own.write_text(f'[[pattern]]\nname = "ours"\nkind = "gpu"\n{key} = "card is full: (?P<attempted>.*)$"\n')
+    own.write_text('[[pattern]]\nname = "ours"\nkind = "gpu"\nregex = "card is full: (?P<attempted>.*)$"\n')
     outcome = shown_by(FAILED, ["card is full: 3 GiB\nlater"], own, log_in(tmp_path))
     assert (outcome.pattern, outcome.attempted_bytes) == ("ours", 3 * GIB)
     own.write_text('[[pattern]]\nname = "ours"\nkind = "gpu"\nwords = ["card is", "full"]\n')

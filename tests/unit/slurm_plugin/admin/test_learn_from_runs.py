@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +12,15 @@ from paths import MODELS
 from gpumemnet.profile.build import profile_with_warnings
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.training import TrainingSetup
+from slurm_plugin.admin.learn import MOST_SETUPS, as_json, learn, observed
 from slurm_plugin.core.config.load import Config, parse_config
-from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.history.models import Model, models_path, to_line
 from slurm_plugin.core.history.observed import LEAST_RUN_S
 from slurm_plugin.core.history.runs import Run, peaks_path, record
 from slurm_plugin.core.history.site_quantiles import LEAST_MODELS
-from slurm_plugin.core.history.site_quantiles_file import learned_path
+from slurm_plugin.core.history.site_quantiles_file import gpu_of
 from slurm_plugin.core.records.submission import MemoryEstimate
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd import learned as radd_learned
-from slurm_plugin.radd.learn import MOST_SETUPS, gpu_of, learn, main, observed, write
-from slurm_plugin.radd.learned import Learner, SiteQuantiles
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.submit import Submission
 
@@ -38,8 +34,9 @@ def config_of(state: Path, **features: bool) -> Config:
     tree = {
         "default_partition": "gpu",
         "gpu": "h200",
-        "features": {"learn": True, **features},
+        "features": features,
         "paths": {"state": str(state)},
+        "site_quantiles": str(state / "quantiles.json"),
         "partition_defaults": {"gpu_memory_mib": 40000, "shard_mib": 1},
         "partition": {"gpu": {"collocate": True}, "a100": {"collocate": True, "gpu_type": "a100"}},
     }
@@ -99,13 +96,20 @@ def fill(state: Path, *, score: float = 0.1, count: int = 2 * LEAST_MODELS) -> N
             file.write(to_line(model(number, user_id)) + b"\n")
 
 
-def submission(config: Config, site: SiteQuantiles) -> Submission:
-    made, _ = prepared(config, (24, 11, 0), key=KEY, peaks=None, site=site)
+def write(config: Config) -> Path:
+    """Keep what `rad learn --json` prints in the file that rad.toml names."""
+    path = Path(config.site_quantiles)
+    path.write_text(as_json(learn(config, now_s=NOW_S)))
+    return path
+
+
+def submission(config: Config) -> Submission:
+    made, _ = prepared(config, (24, 11, 0), key=KEY, peaks=None)
     return made
 
 
-def estimated(config: Config, site: SiteQuantiles) -> MemoryEstimate:
-    found = submission(config, site).decided(MESSAGE).estimate
+def estimated(config: Config) -> MemoryEstimate:
+    found = submission(config).decided(MESSAGE).estimate
     assert found is not None
     return found
 
@@ -113,34 +117,29 @@ def estimated(config: Config, site: SiteQuantiles) -> MemoryEstimate:
 @pytest.mark.parametrize(("score", "booked_more"), [(0.1, False), (1.5, True)])
 def test_what_all_users_ran_is_what_a_new_one_books(tmp_path: Path, score: float, booked_more: bool) -> None:
     fill(tmp_path, score=score)
-    config, site = config_of(tmp_path), SiteQuantiles(tmp_path)
-    site.refresh()
-    before = estimated(config, site)
+    config = config_of(tmp_path)
+    before = estimated(config)
     assert before == shipped(other(0)) and not before.learned
-    write(config, learn(config, now_s=NOW_S))
-    site.refresh()
-    after = estimated(config, site)
+    write(config)
+    after = estimated(config)
     was, now = dict(before.quantiles)[0.9], dict(after.quantiles)[0.9]
     assert (now > was) == booked_more and now != was
     assert after.learned.startswith("re-calibrated by 40 runs of this site (40 models, 4 users): 95 % = ")
-    assert "learned=yes" in submission(config, site).answer(MESSAGE)["log"]
-    assert learned_path(tmp_path).stat().st_mode & 0o777 == 0o644
+    assert "learned=yes" in submission(config).answer(MESSAGE)["log"]
 
 
 def test_another_type_of_gpu_kind_or_estimator_and_a_stated_need_are_as_shipped(tmp_path: Path) -> None:
     fill(tmp_path)
-    config, site = config_of(tmp_path), SiteQuantiles(tmp_path)
-    write(config, learn(config, now_s=NOW_S))
-    site.refresh()
-    made = submission(config, site)
+    config = config_of(tmp_path)
+    write(config)
+    made = submission(config)
     elsewhere = made.decided({**MESSAGE, "partition": "a100"}).estimate
     assert elsewhere == shipped(other(0))
     stated = made.decided({**MESSAGE, "script": "#RAD memory=5G model=m.txt\n"}).estimate
     assert stated is not None and stated.source == "stated" and not stated.learned
     calibrated = dataclasses.replace(config, base_mib=700)
-    assert not estimated(calibrated, site).learned
-    for off in ({"learn": False}, {"history": False}):
-        assert not estimated(config_of(tmp_path, **off), site).learned
+    assert not estimated(calibrated).learned
+    assert not estimated(dataclasses.replace(config, site_quantiles="")).learned
 
 
 def test_gpus_are_told_apart_by_partition(tmp_path: Path) -> None:
@@ -196,47 +195,12 @@ def test_the_latest_setups_of_a_user_count(tmp_path: Path) -> None:
     assert {each.profile for each in group} == {other(at).key for at in range(MOST_SETUPS)}
 
 
-def test_a_damaged_or_missing_file_is_as_shipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_or_missing_file_is_as_shipped(tmp_path: Path) -> None:
     fill(tmp_path)
-    config, path = config_of(tmp_path), learned_path(tmp_path)
-    site = SiteQuantiles(tmp_path)
-    write(config, learn(config, now_s=NOW_S))
-    site.refresh()
-    assert estimated(config, site).learned
+    config = config_of(tmp_path)
+    path = write(config)
+    assert estimated(config).learned
     path.write_text(path.read_text()[:-9])
-    for _ in range(2):
-        site.refresh()
-        assert not estimated(config, site).learned
-    assert caplog.text.count("damaged, or of another release") == 1
+    assert not estimated(config).learned
     path.unlink()
-    site.refresh()
-    assert not estimated(config, site).learned
-
-
-def test_the_program_learns_and_radd_starts_it_only_where_that_is_wanted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    fill(tmp_path)
-    rad_toml = tmp_path / "rad.toml"
-    settings = f'[features]\nlearn = true\n[paths]\nstate = "{tmp_path}"\n'
-    rad_toml.write_text(settings)
-    main(str(rad_toml))
-    assert json.loads(learned_path(tmp_path).read_text())["version"] == 1
-    learned_path(tmp_path).unlink()
-    Learner(rad_toml, lambda: config_of(tmp_path, learn=False)).learn()
-    assert not learned_path(tmp_path).exists() and not caplog.text
-    Learner(tmp_path / "nowhere.toml", lambda: config_of(tmp_path)).learn()
-    assert caplog.text.count("nothing new learned from this site's runs") == 1
-
-
-def test_what_keeps_radd_from_learning_is_told_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fails(command: tuple[str, ...], *, timeout_s: float) -> str:
-        raise CommandError(command, 1, "no space left")
-
-    monkeypatch.setattr(radd_learned, "run", fails)
-    learner = Learner(tmp_path / "rad.toml", lambda: config_of(tmp_path))
-    for _ in range(2):
-        learner.learn()
-    assert caplog.text.count("no space left") == 1
+    assert not estimated(config).learned
