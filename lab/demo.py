@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.cluster import Cluster
 from lab.config import shards_of
-from lab.examples import EXAMPLES, Example, Row
+from lab.examples import EXAMPLES, Example, Row, whole_gpu_seconds
 from lab.jobs import ENDED, Jobs
 from lab.place import ClusterSpec, NodeSpec
 from lab.watch import Watcher
@@ -22,6 +22,13 @@ from slurm_plugin.monitor.gpus.telemetry import Telemetry
 NODE_NAME = "n0"
 TIME_LIMIT_S = 110.0
 SAMPLE_S = 0.1
+NEXT = """
+Try next:
+  make lab-up                                                       a cluster that stays up
+  python3 -m lab exec rad-estimate examples/share_resnet18.sh       what would sbatch book?
+  python3 -m lab exec sbatch --gpus=1 --comment="rad:memory=6G" --wrap="sleep 60"
+  python3 -m lab exec rad status                                    the jobs on each GPU
+  make lab-down"""
 
 
 class Demo:
@@ -47,6 +54,7 @@ class Demo:
         self._states: dict[int, str] = {}
         self._shards: dict[int, list[int]] = {}
         self._waited: dict[int, list[float]] = {}
+        self._ran_s: dict[int, float] = {}
         self._returns: dict[int, dict[int, str]] = {}
         self._highest_priority = 0
         self._rerun_priority: dict[int, int] = {}
@@ -73,6 +81,8 @@ class Demo:
         self._say(
             f"{len(rows)} jobs on {len(self._node.gpu_mib)} GPUs in {took_s:.0f} s, {together} shared a GPU: {verdict}"
         )
+        self._say(self._compared(rows, took_s))
+        self._say(NEXT)
         return not faults
 
     def _submit(self) -> list[tuple[Example, int | None, str]]:
@@ -156,6 +166,8 @@ class Demo:
         elif state == "PENDING" and restarts:
             self._say(f"{self._clock()} {name} is back in the queue: {fields.get('AdminComment', '')}")
         elif state in ENDED:
+            began_s = self._waited.get(job_id, [0.0])[-1]
+            self._ran_s[job_id] = self._cluster.clock.monotonic_s() - self._start_s - began_s
             self._say(f"{self._clock()} {name} {state.lower()}")
 
     def _waits(self, job_id: int) -> str:
@@ -170,12 +182,20 @@ class Demo:
         booking = read_stamp(fields.get("Comment", ""), user_id=int(match[1]), key=key) if match else None
         return booking.estimate_bytes if booking else None
 
+    def _compared(self, rows: Sequence[Row], took_s: float) -> str:
+        runs = [(row.example.gpus, self._ran_s.get(row.job_id or 0, 0.0)) for row in rows]
+        whole_s = whole_gpu_seconds(runs, gpus=len(self._node.gpu_mib))
+        return (
+            f"with whole GPUs the same jobs would have taken about {whole_s:.0f} s instead of {took_s:.0f} s "
+            "(computed from their run times)"
+        )
+
     def _shared_faults(self, rows: Sequence[Row]) -> list[str]:
         faults = []
         if not any(run.neighbours for row in rows for run in row.runs):
             faults.append("no two jobs shared a GPU")
         if self._watcher.fullest_share > 1.0:
-            faults.append("a card held more than its memory")
+            faults.append("a GPU used more than its memory")
         return faults
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.watch import Run
@@ -110,7 +112,7 @@ class Row:
             f"held {[len(run.gpus) for run in self.runs]} GPUs": all(
                 len(r.gpus) == example.gpus for r in self.runs
             ),
-            f"asked for {self.shards} shards": self._shards_fit(whole_shards),
+            f"requested {self.shards} shards": self._shards_fit(whole_shards),
             "has no estimate": self.estimate_bytes is not None or not example.shared,
         }
         found += [f"{example.name} {what}" for what, fine in checks.items() if not fine]
@@ -119,7 +121,7 @@ class Row:
             f"{example.name} had neighbours {sorted(run.neighbours)}" for run in alone if run.neighbours
         ]
         if example.tells is not None and not re.search(example.tells, self.messages):
-            found.append(f"{example.name}: its user was told {self.messages!r}")
+            found.append(f"{example.name}: its user got {self.messages!r}")
         if example.recovers and self.rerun_priority <= self.submitted_priority:
             found.append(f"{example.name} waited for its rerun at priority {self.rerun_priority}")
         if int(self.fields.get("Priority", "0")) > self.submitted_priority:
@@ -134,3 +136,18 @@ class Row:
             return first in (0, whole_shards)
         last = reruns[-1] if reruns else first
         return 0 < first < whole_shards and (last in (0, whole_shards) or not self.example.recovers)
+
+
+def whole_gpu_seconds(runs: Sequence[tuple[int, float]], *, gpus: int) -> float:
+    """Return how long jobs take on whole GPUs if each starts, in this order, once enough GPUs are free.
+
+    Args:
+        runs: GPUs and run time of each job, in seconds, in the order of submission.
+        gpus: GPUs of the node; no job has more.
+    """
+    free_s = [0.0] * gpus
+    for count, seconds in runs:
+        taken = [heapq.heappop(free_s) for _ in range(count)]
+        for _ in range(count):
+            heapq.heappush(free_s, taken[-1] + seconds)
+    return max(free_s)

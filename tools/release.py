@@ -66,7 +66,7 @@ def _cloned(
 ) -> tuple[Path, dict[str, str]]:
     """Clone the last commit into an emptied folder, empty dist, and return the clone and the environment for builds."""
     if not (checkout / ".git").exists():
-        raise LabError(f"{checkout} is no clone: its tags tell the version")
+        raise LabError(f"{checkout} is no clone: its version comes from tags")
     for folder in (work, dist):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

@@ -50,4 +50,4 @@ def warnings(profile: ModelProfile, gpu: Gpu) -> tuple[str, ...]:
     if profile.gpus < MEASURED_RANKS or not unlike:
         return ()
     counted = f"{to_mib_nearest(gpu.nccl_bytes)} MiB are counted for NCCL"
-    return (f"{counted}, as measured {' and '.join(unlike)}; a first run tells what it takes",)
+    return (f"{counted}, as measured {' and '.join(unlike)}; a first run shows what it needs",)

@@ -22,7 +22,7 @@ _WHAT = (
 )
 NOTHING = (
     "nothing is learned yet: a group needs "
-    f"{LEAST_MODELS} models of {LEAST_USERS} users beside those of any one user"
+    f"{LEAST_MODELS} models of {LEAST_USERS} users, not counting those of any one user"
 )
 
 
@@ -50,7 +50,7 @@ def as_text(learned: Learned, config: Config) -> str:
         learned: What was learned from this site's runs.
         config: rad.toml.
     """
-    used = "radd books by it" if config.learns else "not used: set learn = true in [features] of rad.toml"
+    used = "radd uses it" if config.learns else "not used: set learn = true in [features] of rad.toml"
     if not learned.groups:
         return NOTHING
     rows = [

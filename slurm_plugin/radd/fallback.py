@@ -72,4 +72,4 @@ def write_fallback(socket: Path, fallback: Mapping[str, Any]) -> None:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         replace_file(path, json.dumps(fallback).encode())
     except OSError as exc:
-        log.warning("%s: %s; without radd jobs go on as they were submitted", path, exc.strerror)
+        log.warning("%s: %s; without radd, jobs are submitted unchanged", path, exc.strerror)

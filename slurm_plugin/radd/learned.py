@@ -56,7 +56,7 @@ class SiteQuantiles:
             return
         learned = read_learned(self._path.parent)
         if not learned.made_for:
-            log.warning("%s: damaged, or of another release; estimates are as shipped", self._path)
+            log.warning("%s: damaged, or of another release; the shipped estimates are used", self._path)
         self._stamp, self._learned = stamp, learned
 
     def readable(self, made_for: str) -> bool:

@@ -55,7 +55,7 @@ def test_a_thief_is_stopped_and_its_victim_runs_again(jobs: Jobs, cluster: Clust
     stopped = jobs.wait(thief, "COMPLETED", timeout_s=RERUN_S)
     assert stopped["Restarts"] == "1"
     assert stopped["TresPerNode"].rpartition(":")[2] in {str(shards_of(40960)), "1"}
-    assert "held more GPU memory than it booked" in stopped["AdminComment"]
+    assert "used more GPU memory than it booked" in stopped["AdminComment"]
     text = jobs.output(thief)
     assert "stole" in text and "was not stopped" not in text and "30 GiB of my own" in text
 

@@ -666,7 +666,7 @@ def test_the_site_scripts_load_and_pass_jobs_on(lua: str, name: str, modules: bo
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert ("goes on as it was submitted" in done.stdout) == (not modules and name == "job_submit.lua")
+    assert ("jobs are submitted unchanged" in done.stdout) == (not modules and name == "job_submit.lua")
 
 
 @pytest.mark.parametrize("path", sorted(SHIMS.glob("*.lua")), ids=lambda path: path.name)

@@ -28,7 +28,7 @@ def draw(found: list[Answers], folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     by_name = {answers.estimator: answers for answers in found}
-    main = by_name["ours, torchinfo"]
+    main = by_name["RAD, torchinfo"]
     return [
         _actual_against_estimate(
             main, [by_name[name] for name in ("boosted", "horus", "faketensor") if name in by_name], folder
@@ -79,7 +79,7 @@ def _error_by_library(main: Answers, folder: Path) -> Path:
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set(
         ylabel="error of the estimate, %",
-        title="ours on held-out real models (box: quartiles, whiskers: 5 and 95 %)",
+        title="RAD on held-out real models (box: quartiles, whiskers: 5 and 95 %)",
     )
     axis.set_ylim(-80, 120)
     axis.grid(axis="y", alpha=0.3)

@@ -76,7 +76,7 @@ def table(folder: Path) -> str:
             numbers[key].append(float("nan") if run[key] == "-" else float(run[key]))
         others = [run[key].split(".")[0] for key in PUBLISHED]
         rows.append([name, str(batch), f"{actual:.0f}", f"{estimate:.0f}", f"{upper:.0f}", *others])
-    header = ["model", "batch", "actual MiB", "ours", "ours, bound", *PUBLISHED]
+    header = ["model", "batch", "actual MiB", "ours", "RAD, bound", *PUBLISHED]
     text = markdown(header, rows) + "\n\n" + _summary(numbers)
     return text + (f"\n\nnot here: {', '.join(missing)}" if missing else "")
 

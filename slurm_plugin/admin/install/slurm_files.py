@@ -146,7 +146,9 @@ def _facts(
     """Return the facts from files alone; running daemons are not asked, since they run with the old files."""
     slurm = read_conf(slurm_conf, read)
     if slurm is None:
-        raise ConfigError(f"{slurm_conf}: cannot be read; say --slurm FOLDER, or run where slurm.conf is")
+        raise ConfigError(
+            f"{slurm_conf}: cannot be read; add --slurm FOLDER, or run this where slurm.conf is"
+        )
     config_text = read(config_path)
     scripts = hook_scripts(slurm, slurm_conf, version, planned)
     hooks = {

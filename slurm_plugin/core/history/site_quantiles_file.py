@@ -3,7 +3,7 @@
     {"version":1,"made_for":"...","time_s":1.5,"groups":{"torchinfo@h200":{"lowest":[...],"highest":[...,null],
      "runs":157,"models":61,"users":9}}}
 
-The file names no user and no model, and all users may read it: radd books by it, and `rad-estimate` agrees with sbatch.
+The file names no user and no model, and all users may read it: radd uses it, and `rad-estimate` agrees with sbatch.
 A file that is missing, damaged or made for another estimator changes nothing.
 """
 

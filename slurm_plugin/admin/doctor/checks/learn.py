@@ -29,7 +29,7 @@ def check_learn(facts: Facts) -> Iterator[Finding]:
             rad_toml(facts, "features", "history", "true"),
         )
     elif facts.learned_age_s is None and not facts.radd_here:
-        yield unseen(_SUBJECT, f"{path} is not on this machine: rad-estimate tells here what is shipped")
+        yield unseen(_SUBJECT, f"{path} is not on this machine: rad-estimate uses the shipped values here")
     elif facts.learned_age_s is None:
         text = f"nothing was learned yet: there is no {path} that every user may read"
         yield warn(_SUBJECT, text, command(f"rad learn --write --config {facts.config_path}"))

@@ -33,7 +33,7 @@ ON = Config(features=Features(learn=True))
 def test_a_table_says_what_would_change_and_whether_it_does() -> None:
     learned = Learned(made_for="x", groups={"torchinfo@h200": LIMITS})
     text = as_text(learned, ON)
-    assert "torchinfo@h200" in text and text.endswith("radd books by it")
+    assert "torchinfo@h200" in text and text.endswith("radd uses it")
     at = SHARES.index(0.95)
     assert f"{LIMITS.lowest[at]:.2f} to {LIMITS.highest[at]:.2f}" in text
     assert f"{LIMITS.lowest[SHARES.index(0.99)]:.2f} to -" in text
@@ -62,7 +62,7 @@ def test_where_no_runs_are_kept_one_line_says_so(tmp_path: Path) -> None:
         (Features(learn=True), 60.0, True, "ok", "is fresh"),
         (Features(learn=True), 3 * OLD_S, True, "warn", "is 3 days old"),
         (Features(learn=True), None, True, "warn", "nothing was learned yet"),
-        (Features(learn=True), None, False, "unseen", "rad-estimate tells here what is shipped"),
+        (Features(learn=True), None, False, "unseen", "rad-estimate uses the shipped values here"),
         (Features(learn=True, history=False), 60.0, True, "warn", "learn is on without history"),
     ],
     ids=lambda each: str(each)[:24],
