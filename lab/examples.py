@@ -138,16 +138,35 @@ class Row:
         return 0 < first < whole_shards and (last in (0, whole_shards) or not self.example.recovers)
 
 
-def whole_gpu_seconds(runs: Sequence[tuple[int, float]], *, gpus: int) -> float:
-    """Return how long jobs take on whole GPUs if each starts, in this order, once enough GPUs are free.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A job's times, in seconds since the cluster was up.
+
+    Attributes:
+        gpus: GPUs that it requests.
+        submitted_s: When it was submitted.
+        start_s: When its last run started.
+        end_s: When that ended.
+    """
+
+    gpus: int
+    submitted_s: float
+    start_s: float
+    end_s: float
+
+
+def whole_gpu_end_s(jobs: Sequence[Timed], *, gpus: int) -> float:
+    """Return when the last job ends if each has whole GPUs and starts, in this order, once enough of them are free.
 
     Args:
-        runs: GPUs and run time of each job, in seconds, in the order of submission.
+        jobs: The jobs in the order of submission; run times are those with sharing.
         gpus: GPUs of the node; no job has more.
     """
-    free_s = [0.0] * gpus
-    for count, seconds in runs:
-        taken = [heapq.heappop(free_s) for _ in range(count)]
-        for _ in range(count):
-            heapq.heappush(free_s, taken[-1] + seconds)
-    return max(free_s)
+    free_s, last_s = [0.0] * gpus, 0.0
+    for job in jobs:
+        taken = [heapq.heappop(free_s) for _ in range(job.gpus)]
+        end_s = max(taken[-1], job.submitted_s) + job.end_s - job.start_s
+        for _ in taken:
+            heapq.heappush(free_s, end_s)
+        last_s = max(last_s, end_s)
+    return last_s

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lab.demo import table
-from lab.examples import Example, Row, whole_gpu_seconds
+from lab.examples import Example, Row, Timed, whole_gpu_end_s
 from lab.watch import Run
 from slurm_plugin.core.units import GIB
 
@@ -90,16 +90,24 @@ def test_columns_line_up() -> None:
     assert [row[start:].startswith("3.0 GiB") for row in rows] == [True, True]
 
 
+def timed(seconds: float, *, gpus: int = 1, submitted_s: float = 0.0) -> Timed:
+    """Return a job that started 100 s after its submission."""
+    start_s = submitted_s + 100.0
+    return Timed(gpus=gpus, submitted_s=submitted_s, start_s=start_s, end_s=start_s + seconds)
+
+
 @pytest.mark.parametrize(
-    ("runs", "gpus", "seconds"),
+    ("jobs", "end_s"),
     [
-        ([], 2, 0.0),
-        ([(1, 5.0), (1, 7.0)], 2, 7.0),
-        ([(1, 5.0), (1, 7.0), (1, 4.0)], 2, 9.0),
-        ([(1, 5.0), (2, 3.0), (1, 1.0)], 2, 9.0),  # the second waits for both GPUs, the third for one of them
+        ([], 0.0),
+        ([timed(5.0), timed(7.0)], 7.0),
+        ([timed(5.0), timed(7.0), timed(4.0)], 9.0),
+        (
+            [timed(5.0), timed(3.0, gpus=2), timed(1.0)],
+            9.0,
+        ),  # the second waits for both GPUs, the third for one
+        ([timed(5.0), timed(2.0, submitted_s=20.0)], 22.0),
     ],
 )
-def test_whole_gpus_are_given_in_the_order_of_submission(
-    runs: list[tuple[int, float]], gpus: int, seconds: float
-) -> None:
-    assert whole_gpu_seconds(runs, gpus=gpus) == seconds
+def test_whole_gpus_are_given_in_the_order_of_submission(jobs: list[Timed], end_s: float) -> None:
+    assert whole_gpu_end_s(jobs, gpus=2) == end_s
