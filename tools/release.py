@@ -119,7 +119,7 @@ def try_install(
 
     Args:
         files: Wheel and sdist of rad-slurm.
-        work: A folder for the virtual environment, created anew.
+        work: A folder for the virtual environment, created again.
         checkout: Source of the requirements and a summary.
         python: The interpreter.
         environment: What pip needs of the caller's environment.

@@ -36,7 +36,7 @@ def overruns(reading: GpuReading, shares: Sequence[Share], sample: Sample) -> It
     goes = [share for share in own if share in thieves or share.run in sample.leaving]
     spare_bytes = _spare_bytes(reading, sample, thieves, goes)
     honest = [share for share in _above(own) if share not in forced and share not in goes]
-    if spare_bytes >= 0:  # incoming jobs wait for memory lent up to a limit
+    if spare_bytes >= 0:  # incoming jobs wait for memory used above a booking
         owed_bytes = sample.owed_bytes.get(reading.uuid, 0)
         honest = [share for share in honest if share in beyond and spare_bytes < owed_bytes]
     worst = max(honest, key=_goes_first, default=None)

@@ -2,7 +2,7 @@
 
 Before 23.11.5 Slurm may allocate a GPU whose shards are in use as a whole GPU (slurm/versions.py). A job submitted with
 `gpu:1` because radd did not answer then collides with sharing jobs and is requeued again and again. So radd leaves a
-file next to its socket that tells the shim how to request an exclusive GPU in each partition. The file has an expiry
+file next to its socket that shows the shim how to request an exclusive GPU in each partition. The file has an expiry
 time, so that it loses effect if radd is removed for good.
 """
 

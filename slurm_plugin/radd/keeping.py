@@ -1,4 +1,4 @@
-"""Keep the queue positions of requeued jobs: turns.py computes each priority boost, and the Lender applies it.
+"""Keep the queue positions of requeued jobs: turns.py computes each priority boost, and `Lender` applies it.
 
 Each position comes with the note about the requeue, so a restarted radd finds it with the job.
 """

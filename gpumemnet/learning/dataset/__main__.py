@@ -166,7 +166,7 @@ def texts(rows: Path, out: Path, workers: int) -> None:
 @click.argument("rows", type=click.Path(exists=True, path_type=Path))
 @click.argument("others", type=click.Path(exists=True, path_type=Path))
 def compare(rows: Path, others: Path) -> None:
-    """Say how the memory of ROWS differs from that of the same runs in OTHERS, measured on another card."""
+    """Say how the memory of ROWS differs from that of the same runs in OTHERS, measured on another GPU."""
     from gpumemnet.learning.dataset.compare import compare as compared
     from gpumemnet.learning.dataset.store import read_records
 

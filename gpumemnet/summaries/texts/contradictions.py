@@ -1,4 +1,4 @@
-"""Compare a summary with the user's settings: contradictions are refused, and doubts reported."""
+"""Compare a summary with the user's settings: contradictions are refused, and possible mistakes reported."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Plan:
         before: Text of each file that changes; None for a new file.
         after: New text of each file.
         left: Findings of `rad doctor` on these files that would remain.
-        told: Its other findings: whole-GPU jobs may meet shared ones. The site decides how GPUs are told apart.
+        told: Its other findings: whole-GPU jobs may meet shared ones. The site decides how GPUs are distinguished.
     """
 
     before: Mapping[Path, str | None] = field(default_factory=dict)
