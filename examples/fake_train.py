@@ -2,7 +2,7 @@
 """A training that is none: it takes memory step by step, keeps a GPU busy, and fails as PyTorch does.
 
 It sees GPUs as a CUDA program does: those that CUDA_VISIBLE_DEVICES names, each with the memory that
-CUDA_MPS_PINNED_DEVICE_MEM_LIMIT leaves it. RAD_SIMULATED_GPUS names the folder of simulated GPUs; without it, the GPUs are
+CUDA_MPS_PINNED_DEVICE_MEM_LIMIT leaves it. RAD_SIMULATED_GPUS names the folder of simulated GPUs; without it, they are
 real ones.
 
     python3 fake_train.py --memory 12G --seconds 5

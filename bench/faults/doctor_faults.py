@@ -161,7 +161,9 @@ FAULTS: tuple[Fault, ...] = (
     toml("recovery off", "switched off: recovery", put(r"^#recovery = true", "recovery = false")),
     toml("the guard off", "reported, not stopped", put(r"^#guard = true", "guard = false")),
     toml(
-        "overruns only named", "reported, not stopped", put(r'^#on_overrun = "requeue"', 'on_overrun = "warn"')
+        "overruns only named",
+        "reported, not stopped",
+        put(r'^#on_overrun = "requeue"', 'on_overrun = "warn"'),
     ),
     toml("too few shards", "counts 30", put(r"^shards_per_gpu = 39", "shards_per_gpu = 30")),
     toml("too many shards", "counts 79", put(r"^shards_per_gpu = 39", "shards_per_gpu = 79")),
