@@ -59,8 +59,8 @@ expect "shards are accounted" small80 AllocTRES 'gres/shard=[0-9]+'
 expect "a small job took a part of a GPU" small80 AllocTRES 'gres/shard=[1-3]?[0-9]($|,)'
 expect "the OOM run is in the accounts" grows State '^(FAILED|REQUEUED|NODE_FAIL|CANCELLED)'
 expect "the rerun had a GPU of its own" grows AllocTRES 'gres/(shard=40|gpu=1)'
-expect "the recovery is told" grows AdminComment 'rad: (recovered|ended .* recovered)'
-expect "estimate and peak are told" small80 AdminComment 'rad: ended estimate_mib=[0-9]+ peak_mib=[0-9]+'
+expect "the recovery is reported" grows AdminComment 'rad: (recovered|ended .* recovered)'
+expect "estimate and peak are reported" small80 AdminComment 'rad: ended estimate_mib=[0-9]+ peak_mib=[0-9]+'
 expect "two GPUs" two AllocTRES 'gres/gpu=2'
 # radd shares no folder with the nodes: it finds the peak in the accounts, and the same job's next booking says so.
 until as alice sbatch --hold --partition=gpu80 share_resnet18.sh 2>&1 | grep -q 'GiB in earlier runs; booked'; do

@@ -160,7 +160,7 @@ def _runs_anew(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
 
         if not goes_on(held, node, ask=ask):
             return False
-    log.say(EventKind.NOT_REPORTED, "an earlier run ends late: the job runs anew here")
+    log.say(EventKind.NOT_REPORTED, "an earlier run ended late; the job already runs again here")
     return True
 
 

@@ -65,7 +65,7 @@ def requeue_next_attempt(
     version = control.version()
     offer = Offer.of(settings, parse_gres(view.gres), whole_as_gpu=whole_as_gpu(settings, version))
     if offer.type and outcome.least_bytes > offer.partition.capacity_bytes:
-        detail = f"it needs more than a GPU of the type that it names, {offer.type}, has"
+        detail = f"it needs more than a GPU of its requested type, {offer.type}, has"
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
     if view.restarts == restart and view.state in _ENDING:
         control.requeue(job.job_id)
@@ -82,7 +82,8 @@ def requeue_next_attempt(
         # Slurm applies all of an update or nothing. Without the count in its comment a job would be rerun forever.
         control.update(job.job_id, replace(change, gres=None, per_task=None))
         return Event(
-            kind=EventKind.RUNS_AGAIN, detail=f"{recovery.reason}; but Slurm gives it what it had: {exc}"
+            kind=EventKind.RUNS_AGAIN,
+            detail=f"{recovery.reason}; but its request could not be changed: {exc}",
         )
     return Event(kind=EventKind.RUNS_AGAIN, detail=recovery.reason)
 

@@ -48,7 +48,7 @@ def wake(
             break
         end_waiting(run, each.job_id)
         if not _can_start(view, each, now_s=clock.now_s()):
-            problems.append(f"job {each.job_id} waits no more")
+            problems.append(f"job {each.job_id} no longer waits")
             continue
         left_s = max(0, math.ceil(each.earliest_s - clock.now_s()))
         change = JobChange(

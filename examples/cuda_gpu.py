@@ -41,7 +41,7 @@ class CudaGpu:
         """Allocate so much more.
 
         Raises:
-            CudaError: The driver refused; its code is OUT_OF_MEMORY where the card or this client's cap is full.
+            CudaError: The driver refused; its code is OUT_OF_MEMORY where the GPU or this client's limit is full.
         """
         self._start()
         memory = ctypes.c_uint64()

@@ -2,7 +2,7 @@
 """A training that is none: it takes memory step by step, keeps a GPU busy, and fails as PyTorch does.
 
 It sees GPUs as a CUDA program does: those that CUDA_VISIBLE_DEVICES names, each with the memory that
-CUDA_MPS_PINNED_DEVICE_MEM_LIMIT leaves it. RAD_SIMULATED_GPUS tells where simulated cards are; without it, the GPUs are
+CUDA_MPS_PINNED_DEVICE_MEM_LIMIT leaves it. RAD_SIMULATED_GPUS names the folder of simulated GPUs; without it, they are
 real ones.
 
     python3 fake_train.py --memory 12G --seconds 5
@@ -53,7 +53,7 @@ class Gpu(Protocol):
 
 
 class SimulatedGpu:
-    """A card of a simulation."""
+    """A GPU of a simulation."""
 
     def __init__(self, gpus: SimulatedGpus, card: Card, *, ordinal: int, cap_bytes: int | None) -> None:
         self.name = card.uuid
@@ -71,7 +71,7 @@ class SimulatedGpu:
         self._held_bytes = memory_bytes
 
     def beat(self) -> None:
-        """Do nothing: what it holds tells how busy it is."""
+        """Do nothing: its memory shows how busy it is."""
 
 
 class RealGpu:
@@ -133,7 +133,7 @@ def visible_gpus(environment: Mapping[str, str]) -> list[Gpu]:
 
 
 def _simulated(gpus: SimulatedGpus, environment: Mapping[str, str]) -> list[SimulatedGpu]:
-    """Return the cards of a simulation that CUDA would show; unknown names end the list, as in CUDA."""
+    """Return the GPUs of a simulation that CUDA would show; unknown names end the list, as in CUDA."""
     cards = gpus.cards()
     by_uuid = {card.uuid: card for card in cards}
     served = [part for part in Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", "")).parts if part in by_uuid]

@@ -126,14 +126,14 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("--coverage", action="store_true", help="measure it, for `make coverage`")
     train.set_defaults(command=_test_train)
     commands.add_parser(
-        "coverage", help="add up what was measured, and hold it against the floor"
+        "coverage", help="add up what was measured, and compare it with the floor"
     ).set_defaults(command=_coverage)
     commands.add_parser("lint", help="set up, then check style, formatting and types").set_defaults(
         command=_lint
     )
     commands.add_parser(
         "release",
-        help="build all distributions, try them on every Python that is here, tell what they bring",
+        help="build all distributions, try them on every Python that is here, list what they contain",
     ).set_defaults(command=_release)
     commands.add_parser(
         "packages", help="a .deb and, where rpmbuild can be had, an .rpm of the last commit"

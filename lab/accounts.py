@@ -17,7 +17,7 @@ DEBIAN_PACKAGES = ("mariadb-server", "slurmdbd", "slurm-wlm-mysql-plugin")
 PROGRAMS = ("mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "sacctmgr")
 PORTS = ("mariadb", "slurmdbd")
 USERS = ("root", "games")
-"""Users that may submit: Slurm 26.05 finds no association of the user nobody."""
+"""Users that may submit: Slurm 26.05 finds no association of the user `nobody`."""
 _UP_S = 30.0
 
 SLURM_CONF = """\

@@ -50,7 +50,7 @@ class Cluster:
             LabError: Something did not start; the text names the log to read.
         """
         if os.geteuid() != 0:
-            raise LabError("a private Slurm needs root: munged, slurmctld and jobs run as users of their own")
+            raise LabError("a private Slurm needs root: munged, slurmctld and jobs run as separate users")
         self.down()
         site = self._site(spec)
         write_files(self.place, spec, site)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from lab.cluster import Cluster
 from lab.config import shards_of
-from lab.examples import EXAMPLES, Example, Row
+from lab.examples import EXAMPLES, Example, Row, Timed, whole_gpu_end_s
 from lab.jobs import ENDED, Jobs
 from lab.place import ClusterSpec, NodeSpec
 from lab.watch import Watcher
@@ -22,6 +22,13 @@ from slurm_plugin.monitor.gpus.telemetry import Telemetry
 NODE_NAME = "n0"
 TIME_LIMIT_S = 110.0
 SAMPLE_S = 0.1
+NEXT = """
+Try next:
+  make lab-up                                                       a cluster that stays up
+  python3 -m lab exec rad-estimate examples/share_resnet18.sh       what would sbatch book?
+  python3 -m lab exec sbatch --gpus=1 --comment="rad:memory=6G" --wrap="sleep 60"
+  python3 -m lab exec rad status                                    the jobs on each GPU
+  make lab-down"""
 
 
 class Demo:
@@ -47,6 +54,8 @@ class Demo:
         self._states: dict[int, str] = {}
         self._shards: dict[int, list[int]] = {}
         self._waited: dict[int, list[float]] = {}
+        self._submitted_s: dict[int, float] = {}
+        self._ended_s: dict[int, float] = {}
         self._returns: dict[int, dict[int, str]] = {}
         self._highest_priority = 0
         self._rerun_priority: dict[int, int] = {}
@@ -73,6 +82,9 @@ class Demo:
         self._say(
             f"{len(rows)} jobs on {len(self._node.gpu_mib)} GPUs in {took_s:.0f} s, {together} shared a GPU: {verdict}"
         )
+        for line in self._compared(rows):
+            self._say(line)
+        self._say(NEXT)
         return not faults
 
     def _submit(self) -> list[tuple[Example, int | None, str]]:
@@ -92,6 +104,7 @@ class Demo:
             submitted.append((example, answer.job_id, answer.messages))
             if answer.job_id is not None:
                 self._names[answer.job_id] = example.name
+                self._submitted_s[answer.job_id] = self._cluster.clock.monotonic_s() - self._start_s
             self._look()  # on a slow machine the first end before the last is submitted
         return submitted
 
@@ -156,6 +169,7 @@ class Demo:
         elif state == "PENDING" and restarts:
             self._say(f"{self._clock()} {name} is back in the queue: {fields.get('AdminComment', '')}")
         elif state in ENDED:
+            self._ended_s[job_id] = self._cluster.clock.monotonic_s() - self._start_s
             self._say(f"{self._clock()} {name} {state.lower()}")
 
     def _waits(self, job_id: int) -> str:
@@ -170,12 +184,39 @@ class Demo:
         booking = read_stamp(fields.get("Comment", ""), user_id=int(match[1]), key=key) if match else None
         return booking.estimate_bytes if booking else None
 
+    def _compared(self, rows: Sequence[Row]) -> Iterator[str]:
+        """Yield when the jobs ended, and when they would have ended on whole GPUs."""
+        once: list[Timed] = []
+        for row in rows:
+            job_id = row.job_id or 0
+            if job_id not in self._ended_s or job_id not in self._waited:
+                continue
+            end_s = self._ended_s[job_id]
+            if row.example.recovers:
+                yield f"{row.example.name} ran out of memory; its rerun on a whole GPU ended after {end_s:.0f} s"
+                continue
+            once.append(
+                Timed(
+                    gpus=row.example.gpus,
+                    submitted_s=self._submitted_s[job_id],
+                    start_s=self._waited[job_id][-1],
+                    end_s=end_s,
+                )
+            )
+        if once:
+            shared_s = max(job.end_s for job in once)
+            whole_s = whole_gpu_end_s(once, gpus=len(self._node.gpu_mib))
+            yield (
+                f"the other {len(once)} jobs ended after {shared_s:.0f} s; with whole GPUs, as without RAD, "
+                f"the same runs would end after {whole_s:.0f} s"
+            )
+
     def _shared_faults(self, rows: Sequence[Row]) -> list[str]:
         faults = []
         if not any(run.neighbours for row in rows for run in row.runs):
             faults.append("no two jobs shared a GPU")
         if self._watcher.fullest_share > 1.0:
-            faults.append("a card held more than its memory")
+            faults.append("a GPU used more than its memory")
         return faults
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lab.watch import Run
@@ -110,7 +112,7 @@ class Row:
             f"held {[len(run.gpus) for run in self.runs]} GPUs": all(
                 len(r.gpus) == example.gpus for r in self.runs
             ),
-            f"asked for {self.shards} shards": self._shards_fit(whole_shards),
+            f"requested {self.shards} shards": self._shards_fit(whole_shards),
             "has no estimate": self.estimate_bytes is not None or not example.shared,
         }
         found += [f"{example.name} {what}" for what, fine in checks.items() if not fine]
@@ -119,7 +121,7 @@ class Row:
             f"{example.name} had neighbours {sorted(run.neighbours)}" for run in alone if run.neighbours
         ]
         if example.tells is not None and not re.search(example.tells, self.messages):
-            found.append(f"{example.name}: its user was told {self.messages!r}")
+            found.append(f"{example.name}: its user got {self.messages!r}")
         if example.recovers and self.rerun_priority <= self.submitted_priority:
             found.append(f"{example.name} waited for its rerun at priority {self.rerun_priority}")
         if int(self.fields.get("Priority", "0")) > self.submitted_priority:
@@ -134,3 +136,37 @@ class Row:
             return first in (0, whole_shards)
         last = reruns[-1] if reruns else first
         return 0 < first < whole_shards and (last in (0, whole_shards) or not self.example.recovers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """A job's times, in seconds since the cluster was up.
+
+    Attributes:
+        gpus: GPUs that it requests.
+        submitted_s: When it was submitted.
+        start_s: When its last run started.
+        end_s: When that ended.
+    """
+
+    gpus: int
+    submitted_s: float
+    start_s: float
+    end_s: float
+
+
+def whole_gpu_end_s(jobs: Sequence[Timed], *, gpus: int) -> float:
+    """Return when the last job ends if each has whole GPUs and starts, in this order, once enough of them are free.
+
+    Args:
+        jobs: The jobs in the order of submission; run times are those with sharing.
+        gpus: GPUs of the node; no job has more.
+    """
+    free_s, last_s = [0.0] * gpus, 0.0
+    for job in jobs:
+        taken = [heapq.heappop(free_s) for _ in range(job.gpus)]
+        end_s = max(taken[-1], job.submitted_s) + job.end_s - job.start_s
+        for _ in taken:
+            heapq.heappush(free_s, end_s)
+        last_s = max(last_s, end_s)
+    return last_s

@@ -1,9 +1,9 @@
 #!/bin/sh
-# A training that costs no CPU: it holds memory of its simulated cards, and sleeps.
+# A training that costs no CPU: it holds memory of its simulated GPUs, and sleeps.
 #
 # usage: hold.sh MIB SECONDS
 #
-# It sees the cards that CUDA_VISIBLE_DEVICES names, by UUID or index (0 under MPS: the daemon's own), and holds so much on each of them whatever its
+# It sees the GPUs that CUDA_VISIBLE_DEVICES names, by UUID or index (0 under MPS: the daemon's own), and holds so much on each of them whatever its
 # cap is. Each run leaves two lines in $RAD_LOAD: when it started and when it had done its work, in ticks since boot.
 [ -z "$CUDA_MPS_PIPE_DIRECTORY" ] || CUDA_VISIBLE_DEVICES=${CUDA_MPS_PIPE_DIRECTORY##*/}
 [ "$RAD_CONFINED" != 1 ] || CUDA_VISIBLE_DEVICES=$RAD_GPUS

@@ -68,9 +68,7 @@ def missing_programs() -> list[str]:
 def why_no_slurm() -> str | None:
     """Return in one line why no private Slurm can be started here now and how to fix it; None if it can."""
     if os.geteuid() != 0:
-        return (
-            "a private Slurm needs root (munged, slurmctld and jobs run as users of their own): run as root"
-        )
+        return "a private Slurm needs root (munged, slurmctld and jobs run as separate users): run as root"
     if missing := missing_programs():
         return f"missing {', '.join(missing)}: install Slurm (22.05 or later), munge and Lua's sockets"
     return None

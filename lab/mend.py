@@ -37,7 +37,7 @@ def mend(cluster: Cluster, finding: Mapping[str, Any]) -> None:
     """
     deeds: Sequence[Mapping[str, Any]] = finding["deeds"]
     if not deeds:
-        raise LabError(f"nothing to do is said: {finding}")
+        raise LabError(f"no fix is given: {finding}")
     changes = [
         Change(path=Path(deed["file"]), first=deed["line"], count=deed["lines"], new=deed["new"])
         for deed in deeds

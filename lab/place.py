@@ -132,7 +132,7 @@ def home_of(checkout: Path) -> tuple[Path, str | None]:
     if closed := next((f for f in (checkout, *checkout.parents) if not f.stat().st_mode & 0o001), None):
         reason = f"{closed} is closed to other users"
     elif not str(inside).isascii() or any(letter in str(inside) for letter in " \t\"'#=,[]%\\"):
-        reason = f"slurm.conf cannot hold the path {inside}"
+        reason = f"slurm.conf cannot contain the path {inside}"
     elif len(f"{inside}/{_LONGEST_SOCKET}") > SOCKET_PATH_LIMIT:
         reason = f"{inside} is too long for a socket"
     if reason is None:

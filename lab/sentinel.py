@@ -110,7 +110,7 @@ def ledger_faults(
         here = [row for row in rows if gpu in row["gpus"]]
         booked = sum(int(row["booked_bytes"]) for row in here)
         if len(here) > 1 and any(row["kind"] == "whole" for row in here):
-            found.append(("overbooked", f"{gpu}: beside a whole GPU: {[row['job_id'] for row in here]}"))
+            found.append(("overbooked", f"{gpu}: next to a whole GPU: {[row['job_id'] for row in here]}"))
         elif booked > usable:
             found.append(("overbooked", f"{gpu}: {booked} of {usable} bytes"))
     return found
@@ -172,7 +172,7 @@ class Sentinel:
         self._since = {key: self._since.get(key, now_s) for key in orphaned}
         for (node, job), since_s in self._since.items():
             if now_s - since_s > ORPHAN_S:
-                findings.add("orphan", f"{node}: job {job} holds a reservation and is not there")
+                findings.add("orphan", f"{node}: job {job} has an allocation and is not there")
         findings.samples += 1
 
     def _ask_slurm(self) -> None:

@@ -129,7 +129,7 @@ def _put_back(node: Node, job: HookJob, log: HookLog, why: str) -> None:
     from prolog.put_back import may_put_back, put_back
 
     if node.config.mode == "enforce" and may_put_back(job):
-        log.tell(put_back(node, job, f"its GPU could not be reserved ({why})", refuse=False))
+        log.tell(put_back(node, job, f"its GPU could not be allocated ({why})", refuse=False))
 
 
 def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:

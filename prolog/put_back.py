@@ -87,7 +87,7 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack 
         restart = job.restart + 1
         begin_waiting(node.run, Waiting(job_id=job.job_id, earliest_s=earliest_s, restart=restart, lack=lack))
     except SlurmError as exc:
-        return Event(kind=EventKind.PUT_BACK, detail=f"{reason}; with Slurm's own delay, {exc}")
+        return Event(kind=EventKind.PUT_BACK, detail=f"{reason}; with Slurm's default delay: {exc}")
     return Event(kind=EventKind.PUT_BACK, detail=reason, facts={"start_in_s": delay_s})
 
 

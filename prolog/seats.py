@@ -24,7 +24,7 @@ def why_no_start(node: Node, job: HookJob) -> str | None:
         job: The job, as slurmd passes it to its hooks.
     """
     booking = signed_booking(job, node.config)
-    not_as_booked = None if booking is None else "Slurm started it without the GPU that it books"
+    not_as_booked = None if booking is None else "Slurm started it without the GPU that it booked"
     if booking is not None and not booking.changed:
         return not_as_booked
     try:
@@ -33,5 +33,5 @@ def why_no_start(node: Node, job: HookJob) -> str | None:
         return not_as_booked
     items = parse_gres(view.gres) if view is not None else ()
     if count_of(items, "gpu") + count_of(items, "shard"):
-        return "Slurm started it without the GPU that it asked for"
+        return "Slurm started it without the GPU that it requested"
     return None

@@ -65,7 +65,7 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
         if problem is not None and not has_booked(job_id, booked, config):
             back = of_an_earlier_job(file) and requeued(job_id, os.environ, most=1)
             print(
-                f"print RAD: {problem}; {'it goes back into the queue' if back else 'cancel it and submit it again'}"
+                f"print RAD: {problem}; {'the job is requeued' if back else 'cancel the job and resubmit it'}"
             )
             return Exit.REFUSED
         for name in inherited(os.environ, job_id=job_id, run=Path(config.paths.run)):
@@ -199,14 +199,14 @@ def mismatch(task: Mapping[str, str], booked: str) -> str | None:
         booked: Number of shards in the job's stamp; "" if the Prolog queried Slurm itself.
 
     >>> mismatch({"SLURM_SHARDS_ON_NODE": "1"}, "39")
-    'Slurm gave this job 1 shards and it booked 39'
+    'Slurm allocated 1 shards to this job and it booked 39'
     >>> mismatch({"SLURM_SHARDS_ON_NODE": "39"}, "39"), mismatch({}, "39")
     (None, None)
     """
     given = task.get("SLURM_SHARDS_ON_NODE", "")
     if not given or not booked or given == booked:
         return None
-    return f"Slurm gave this job {given} shards and it booked {booked}"
+    return f"Slurm allocated {given} shards to this job and it booked {booked}"
 
 
 def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:

@@ -1,16 +1,19 @@
-"""Checkers that `make lint` runs in addition to the virtual environment's: for shell scripts, Lua and alert rules."""
+"""Checkers of `make lint`: those of the virtual environment, and others for shell scripts, Lua and alert rules."""
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.install import install_packages
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.process.run import find_program
+from tools.prose import write_prose
 
+TEXT_SUFFIXES = (".md", ".toml", ".yml")
 PYTHON_PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog", "lab", "tools")
 
 
@@ -62,6 +65,8 @@ def checks(venv: Path, checkout: Path, environment: Mapping[str, str]) -> Iterat
     yield [str(venv / "ruff"), "check", "."]
     yield [str(venv / "ruff"), "format", "--check", "."]
     yield [str(venv / "mypy"), *PYTHON_PACKAGES]
+    write_prose(checkout, PYTHON_PACKAGES, checkout / ".rad" / "prose")
+    yield [str(venv / "codespell"), *texts(checkout), ".rad/prose"]
     missing = dict.fromkeys(one.package for one in CHECKERS if not _has(one.program))
     install_packages(list(missing), environment)
     for one in CHECKERS:
@@ -70,6 +75,15 @@ def checks(venv: Path, checkout: Path, environment: Mapping[str, str]) -> Iterat
             yield [find_program(one.program), *one.options, *one.files(checkout), *more]
         else:
             print(f"skipped: {one.program} is not here; install {one.package}", flush=True)
+
+
+def texts(checkout: Path) -> list[str]:
+    """Return the texts that codespell checks, less what setup.cfg has it skip."""
+    found: Iterable[Path] = (checkout / "gres_conf").rglob("*.*")
+    for suffix in TEXT_SUFFIXES:
+        every = Checker(program="codespell", package="", options=(), suffix=suffix).files(checkout)
+        found = itertools.chain(found, (checkout / name for name in every))
+    return sorted({str(path.relative_to(checkout)) for path in found if path.is_file()})
 
 
 def _has(program: str) -> bool:

@@ -21,7 +21,7 @@ STATUS = (
     ("0", "All is well."),
     ("1", "A finding: a job does not fit or is refused, or something is not as it should be."),
     ("2", "An option or a file is wrong; each mistake has a line."),
-    ("3", "A bug of ours; the line names the file with its traceback."),
+    ("3", "An internal error; the line names the file with its traceback."),
 )
 COMPLETIONS = {
     "bash": "share/bash-completion/completions/{}",

@@ -53,9 +53,9 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
         "Its compute takes more shards than its memory",
         messages.reserves(15 * GIB, _NEED, share=0.99, compute=(20, 39)),
     ),
-    (messages.reserves, "policy=collocate, and nothing tells the need", messages.reserves(5 * GIB, None)),
+    (messages.reserves, "policy=collocate, and the need is unknown", messages.reserves(5 * GIB, None)),
     (messages.alone, "policy=exclusive", messages.alone(messages.EXCLUSIVE)),
-    (messages.alone, "Nothing tells the need", messages.alone(messages.NEED_UNKNOWN)),
+    (messages.alone, "The need is unknown", messages.alone(messages.NEED_UNKNOWN)),
     (messages.without_that, "After a line on what could not be understood", messages.without_that(True)),
     (messages.alone, "Its bound is about a GPU", messages.alone(messages.may_need(38 * GIB, 39 * GIB))),
     (messages.keeps_gpu, "", messages.keeps_gpu("--gpu-freq requires a whole GPU")),
@@ -83,7 +83,7 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
 """Messages of sbatch: the function that returns one, when (its docstring if that is all), and an example."""
 
 LINES = (
-    ("A job with #RAD lines asks for no GPU", messages.NO_GPU),
+    ("A job with #RAD lines requests no GPU", messages.NO_GPU),
     ("Shards of one's own on whole nodes", messages.SHARDS_OF_WHOLE_NODES),
     ("A script that names a model, and comes as no file", messages.NO_FILE),
     ("A script of more than 64 KiB", f"RAD: job.sh: {BEHIND}"),
@@ -112,7 +112,7 @@ class Part:
 
 PARTS = (
     Part(
-        title="What else a job is told",
+        title="Other messages to a job's user",
         intro="At submission, or at its start.",
         files=("slurm_plugin/radd/*.py", "slurm_plugin/login/cli_filter.py", "prolog/*.py", "epilog/*.py"),
         calls=("RAD: ",),
@@ -153,13 +153,13 @@ PARTS = (
     ),
     Part(
         title="Slurm",
-        intro="Where Slurm refused, did not answer, or cannot do what is asked.",
+        intro="Where Slurm refused, did not answer, or cannot do what is requested.",
         files=("slurm_plugin/slurm/**/*.py", "slurm_plugin/login/cli_filter.py"),
         calls=("SlurmError", "EstimateError"),
     ),
     Part(
         title="radd's log",
-        intro="One line each, with the time and the level; `submit` and `change` tell the decision as key=value pairs.",
+        intro="One line each, with the time and the level; `submit` and `change` show the decision as key=value pairs.",
         files=("slurm_plugin/radd/*.py",),
         calls=("info", "warning", "error", "exception"),
     ),
@@ -182,7 +182,7 @@ def page() -> str:
         "",
         "## sbatch, srun and salloc",
         "",
-        "| when | what it says |",
+        "| when | message |",
         "|---|---|",
         *(_row(when or inspect.getdoc(function) or "", text) for function, when, text in EXAMPLES),
         *(_row("When radd does not answer.", text) for text in _of_shim()),

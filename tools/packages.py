@@ -109,7 +109,7 @@ def stage_tree(
     Args:
         checkout: Source of the requirements, the templates and the manual.
         wheel: The wheel of rad-slurm.
-        tree: The folder, created anew; it stands for the machine's root.
+        tree: The folder, created again; it stands for the machine's root.
         python: A Python with pip.
         environment: What pip needs of the caller's environment.
 

@@ -66,7 +66,7 @@ def _cloned(
 ) -> tuple[Path, dict[str, str]]:
     """Clone the last commit into an emptied folder, empty dist, and return the clone and the environment for builds."""
     if not (checkout / ".git").exists():
-        raise LabError(f"{checkout} is no clone: its tags tell the version")
+        raise LabError(f"{checkout} is no clone: its version comes from tags")
     for folder in (work, dist):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -119,7 +119,7 @@ def try_install(
 
     Args:
         files: Wheel and sdist of rad-slurm.
-        work: A folder for the virtual environment, created anew.
+        work: A folder for the virtual environment, created again.
         checkout: Source of the requirements and a summary.
         python: The interpreter.
         environment: What pip needs of the caller's environment.

@@ -56,7 +56,7 @@ mkdir -m 700 "$GNUPGHOME"
 key='Trial of RAD packages'
 check 'make a key' gpg -q --batch --passphrase '' --quick-gen-key "$key" rsa2048 sign 1d
 gpg --armor --export "$key" >"$work/key.asc"
-repository() { # repository FILE...: made anew and signed
+repository() { # repository FILE...: made again and signed
     rm -rf "$work/apt" && mkdir "$work/apt" && cp "$@" "$work/apt"
     (cd "$work/apt" && apt-ftparchive packages . >Packages && apt-ftparchive release . >"$work/Release" &&
         gpg -q --batch --yes --clearsign -o InRelease "$work/Release")

@@ -159,9 +159,11 @@ FAULTS: tuple[Fault, ...] = (
     toml("no default partition", "go to gpu", put(r'^default_partition = "gpu"', 'default_partition = ""')),
     toml("MPS off", "switched off: mps", put(r"^#mps = true", "mps = false")),
     toml("recovery off", "switched off: recovery", put(r"^#recovery = true", "recovery = false")),
-    toml("the guard off", "named, not stopped", put(r"^#guard = true", "guard = false")),
+    toml("the guard off", "reported, not stopped", put(r"^#guard = true", "guard = false")),
     toml(
-        "overruns only named", "named, not stopped", put(r'^#on_overrun = "requeue"', 'on_overrun = "warn"')
+        "overruns only named",
+        "reported, not stopped",
+        put(r'^#on_overrun = "requeue"', 'on_overrun = "warn"'),
     ),
     toml("too few shards", "counts 30", put(r"^shards_per_gpu = 39", "shards_per_gpu = 30")),
     toml("too many shards", "counts 79", put(r"^shards_per_gpu = 39", "shards_per_gpu = 79")),
@@ -170,7 +172,7 @@ FAULTS: tuple[Fault, ...] = (
         "counts 156",
         put(r"^shards_per_gpu = 39", "shards_per_gpu = 156"),
     ),
-    toml("a table for a type, shards without one", "shards of no type", more(TABLE.format(39))),
+    toml("a table for a type, shards without one", "shards without a type", more(TABLE.format(39))),
     Fault(
         name="rad.toml: a type's table with other shards",
         says="gpus.simulated in rad.toml counts 30",
@@ -205,7 +207,7 @@ FAULTS: tuple[Fault, ...] = (
     ),
     conf(
         "batch scripts sent before the Prolog",
-        "takes some Prologs for failed",
+        "counts some Prologs as failed",
         put("^PrologFlags=.*", "PrologFlags=Alloc"),
     ),
     conf("no Prolog", "names none", without("Prolog=")),

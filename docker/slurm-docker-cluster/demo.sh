@@ -43,7 +43,7 @@ for job in $first $second $grows; do expect "job $job completed" "$job" State '^
 expect "the first took a part of a GPU" "$first" AllocTRES 'gres/shard=[1-3]?[0-9]($|,)'
 expect "the second took a part of a GPU" "$second" AllocTRES 'gres/shard=[1-3]?[0-9]($|,)'
 expect "the rerun had a GPU of its own" "$grows" AllocTRES 'gres/(shard=80|gpu=1)'
-expect "the recovery is told" "$grows" AdminComment 'rad: (recovered|ended .* recovered)'
+expect "the recovery is reported" "$grows" AdminComment 'rad: (recovered|ended .* recovered)'
 [ $shared = yes ] || { echo "demo: the two small jobs never ran at once" >&2; faults=$((faults + 1)); }
-[ "$(card_of "$first")" = "$(card_of "$second")" ] || { echo "demo: they were on different cards" >&2; faults=$((faults + 1)); }
+[ "$(card_of "$first")" = "$(card_of "$second")" ] || { echo "demo: they were on different GPUs" >&2; faults=$((faults + 1)); }
 if [ "$faults" = 0 ]; then echo "1 passed, 0 failed"; else echo "0 passed, $faults failed"; exit 1; fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts RAD's part of a container, then upstream's entrypoint, unchanged and with the same words.
 #
-# usage: rad-entrypoint.sh slurmctld | slurmd-cpu | slurmd-gpu | ...   upstream's roles; radd runs beside slurmctld
+# usage: rad-entrypoint.sh slurmctld | slurmd-cpu | slurmd-gpu | ...   upstream's roles; radd runs next to slurmctld
 #        rad-entrypoint.sh slurmd-rad CARDS MIB                        a node with simulated GPUs, and rad-monitor
 set -euo pipefail
 
@@ -9,7 +9,7 @@ upstream=/usr/local/bin/docker-entrypoint.sh
 python=/opt/rad/venv/bin/python
 shared=/etc/slurm # a volume that all Slurm containers share; it keeps what it held when the image changes
 
-# Put our lines into the shared configuration; at every start, since upstream's tools write slurm.conf anew.
+# Put our lines into the shared configuration; at every start, since upstream's tools write slurm.conf again.
 configure() {
     install -d -o slurm -g slurm $shared/rad
     install -o slurm -g slurm -m 644 -t $shared/rad /opt/rad/etc/*

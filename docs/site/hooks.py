@@ -1,7 +1,7 @@
-"""What MkDocs is told beyond mkdocs.yml: pages that lie elsewhere in the repository, and a reference made of code.
+"""What MkDocs needs beyond mkdocs.yml: pages that lie elsewhere in the repository, and a reference made of code.
 
 The manual is written for the repository; nothing of it is repeated here. Links are followed from where a page lies
-there: to a page of the site; of what the site does not hold, the file's name is told.
+there: to a page of the site; for what the site does not have, to the file's name.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)\s:#]+)(#[^)\s]*)?\)")
 COMMANDS = """\
 # Commands
 
-Each ends with status 0 if all is well, 1 after a finding, 2 for wrong usage or a wrong file, 3 for a bug of ours.
+Each ends with status 0 if all is well, 1 after a finding, 2 for wrong usage or a wrong file, 3 for an internal error.
 
 ::: mkdocs-click
     :module: slurm_plugin.admin.cli

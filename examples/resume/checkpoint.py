@@ -8,7 +8,7 @@
         if slot.is_over:
             slot.come_back()
 
-`train.py` beside this file is a whole one, `resume.sh` its job script. With several processes (DDP), the one of rank 0
+`train.py` next to this file is a whole one, `resume.sh` its job script. With several processes (DDP), the one of rank 0
 saves, and all of them must leave after the same step: share `is_over` by an all_reduce.
 """
 

@@ -1,4 +1,4 @@
-"""Inputs of rad-estimate besides its options, and its exit statuses."""
+"""Inputs of rad-estimate apart from its options, and its exit statuses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Exit(IntEnum):
 
 
 class Around(NamedTuple):
-    """Inputs of the command besides its options.
+    """Inputs of the command apart from its options.
 
     Attributes:
         script: The words of a training script after `--`.

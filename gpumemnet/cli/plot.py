@@ -21,7 +21,7 @@ def as_text(course: Timeline, base_bytes: int, title: str) -> str:
 
     Args:
         course: Memory over the step.
-        base_bytes: Memory of the process besides its tensors.
+        base_bytes: Memory of the process apart from its tensors.
         title: A line above it.
     """
     binned, starts = _binned(course, _COLUMNS)
@@ -46,7 +46,7 @@ def write(course: Timeline, base_bytes: int, title: str, path: Path) -> None:
 
     Args:
         course: Memory over the step.
-        base_bytes: Memory of the process besides its tensors.
+        base_bytes: Memory of the process apart from its tensors.
         title: A line above it.
         path: The file; its suffix selects the form: .svg, .html, or .png (needs matplotlib).
 

@@ -144,7 +144,7 @@ def main(find_cluster: FindCluster = lambda given: None) -> None:
         from gpumemnet.cli import bug_log  # only a bug needs it
 
         where = bug_log.keep(PROGRAM, sys.argv[1:], exc)
-        _fail(Exit.BUG, f"a bug of ours, please report it: {type(exc).__name__}: {exc}; {where}")
+        _fail(Exit.BUG, f"internal error, please report it: {type(exc).__name__}: {exc}; {where}")
 
 
 def _split(words: list[str]) -> tuple[list[str], tuple[str, ...]]:

@@ -117,7 +117,7 @@ def as_explanation(told: Told) -> str:
         f"Under MPS {to_mib_nearest(card.mps_client_bytes)} MiB of the base are the MPS client's context; the"
         f" MPS server of a user uses {to_mib_nearest(card.mps_server_bytes)} MiB more, which no job books.",
         *(
-            line[0].upper() + line[1:] + "; each holds for 80 % of jobs."
+            line[0].upper() + line[1:] + "; each range covers 80 % of jobs."
             for line in _activity_text(result.activity)
         ),
     ]

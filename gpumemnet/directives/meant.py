@@ -102,12 +102,12 @@ def no_summary(name: str) -> str | None:
         name: The value of `model=`.
 
     >>> no_summary("runs/train.py")
-    'a script, no summary; one is made by: rad-estimate --save m.rad -- python runs/train.py'
+    'a script, not a summary; to make one, run: rad-estimate --save m.rad -- python runs/train.py'
     """
     if name.endswith(".py"):
-        return f"a script, no summary; one is made by: {_SAVE} -- python {name}"
+        return f"a script, not a summary; to make one, run: {_SAVE} -- python {name}"
     if name.endswith(_WEIGHTS):
-        return f"weights, no summary; one is made by: {_SAVE} -- python train.py"
+        return f"weights, not a summary; to make one, run: {_SAVE} -- python train.py"
     if name.startswith("hf:"):
         return f"read beforehand, not by a job: {_SAVE} --module {name} --batch-size N --seq-len N; then model=m.rad"
     return None

@@ -128,7 +128,7 @@ def _words(text: str, place: Place) -> list[str]:
             raise place.error("no spaces around =, no commas", f"write #RAD {short(right, 200)}")
     if words and words[-1] == "\\":
         raise place.error(
-            "a #RAD line does not go on in the next", "begin that with #RAD, and leave the \\ away"
+            "a #RAD line does not continue on the next line", "begin that with #RAD too, and remove the \\"
         )
     if not all("=" in word for word in words):
         if pairs := paired(words, READERS):

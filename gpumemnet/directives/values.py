@@ -107,7 +107,7 @@ def _memory(key: str, value: str, place: Place) -> int:
     if digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits):
         if not unit and int(digits) < KIB:
             raise place.error(
-                f"{key}={digits} are {digits} MiB, less than any process holds", f"write {key}={digits}G"
+                f"{key}={digits} are {digits} MiB, less than any process uses", f"write {key}={digits}G"
             )
         return int(digits) * _UNIT_BYTES[unit]
     fix = _plain(value, "write for example memory=12G")
@@ -129,7 +129,7 @@ def _confidence(key: str, value: str, place: Place) -> Confidence:
 
 def _text(key: str, value: str, place: Place) -> str:
     if "\0" in value:
-        raise place.error(f"{key} holds a zero byte", "remove it")
+        raise place.error(f"{key} contains a zero byte", "remove it")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Memory of a process on its GPU besides PyTorch's tensors: its base, and NCCL for several processes.
+"""Memory of a process on its GPU apart from PyTorch's tensors: its base, and NCCL for several processes.
 
 NCCL's memory lies outside PyTorch's allocator. It was measured only between two GPUs of one host; the memory for more
 ranks, other GPUs or other links is unknown, and a warning says so.
@@ -50,4 +50,4 @@ def warnings(profile: ModelProfile, gpu: Gpu) -> tuple[str, ...]:
     if profile.gpus < MEASURED_RANKS or not unlike:
         return ()
     counted = f"{to_mib_nearest(gpu.nccl_bytes)} MiB are counted for NCCL"
-    return (f"{counted}, as measured {' and '.join(unlike)}; a first run tells what it takes",)
+    return (f"{counted}, as measured {' and '.join(unlike)}; a first run shows what it needs",)

@@ -60,7 +60,7 @@ def kind(profile: ModelProfile) -> str:
 
 _LEAST_SCALE, _MUCH_HIDDEN = 0.5, 0.2
 """Texts whose hidden layers hold a fifth of the memory or more have equal errors; below, errors shrink with the share,
-down to half of theirs (docs/measurements/2026-11-calibration.md)."""
+down to half of that (docs/measurements/2026-11-calibration.md)."""
 
 
 def scale(profile: ModelProfile) -> float:

@@ -23,6 +23,6 @@ def step_of(path_or_text: str, setup: TrainingSetup) -> Timeline:
     """
     text, path = text_of(path_or_text)
     if is_profile(text):
-        raise SetupError(f"{path}: a saved profile holds peaks only; give the model's summary")
+        raise SetupError(f"{path}: a saved profile contains only peaks; give the model's summary")
     _, _, tape, _ = taped(rows_of(text, setup, path=path), setup, path=path)
     return timeline(tape, OPTIMIZER_MEMORY[setup.optimizer], checkpointing=setup.gradient_checkpointing)

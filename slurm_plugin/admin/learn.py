@@ -40,7 +40,7 @@ _WHAT = (
 )
 NOTHING = (
     "nothing is learned yet: a group needs "
-    f"{LEAST_MODELS} models of {LEAST_USERS} users beside those of any one user"
+    f"{LEAST_MODELS} models of {LEAST_USERS} users, not counting those of any one user"
 )
 
 

@@ -104,7 +104,9 @@ class ControllerMetrics(Collector):
             seen = self._seen
             self._counts.update()
         yield from _of_radd(seen)
-        events = CounterMetricFamily("rad_radd_events", "What radd did", labels=["event"])
+        events = CounterMetricFamily(
+            "rad_radd_events", "Decisions and other events of radd", labels=["event"]
+        )
         found = {kind.value: 0 for kind in _FROM_ZERO}
         found |= {event: count for (hook, event, _), count in self._counts.events.items() if hook == "radd"}
         for event, count in sorted(found.items()):
@@ -120,17 +122,17 @@ def _of_radd(seen: Seen) -> Iterator[Metric]:
         took.add_metric([], seen.radd_answer_s)
     yield took
     missed = CounterMetricFamily(
-        "rad_radd_undecided_submissions", "Jobs that went on as submitted, as radd heard since it started"
+        "rad_radd_undecided_submissions", "Submissions without a decision, as reported since radd started"
     )
     if seen.undecided is not None:
         missed.add_metric([], seen.undecided)
     yield missed
-    text = "1 if Slurm's settings are such that radd leaves every job as it is"
+    text = "1 if Slurm's settings make radd leave every job unchanged"
     yield GaugeMetricFamily("rad_radd_leaves_jobs", text, value=int(seen.radd_leaves_jobs))
 
 
 def _of_queue(seen: Seen) -> Iterator[Metric]:
-    known = "1 if Slurm told who waits"
+    known = "1 if Slurm reported the queue"
     yield GaugeMetricFamily("rad_queue_known", known, value=int(seen.waiting is not None))
     jobs = GaugeMetricFamily(
         "rad_queue_jobs", "Jobs that wait for GPUs, in each of their partitions", labels=["partition"]

@@ -24,11 +24,13 @@ def reload_units(config: Path) -> tuple[list[str], bool]:
         try:
             run(["systemctl", "is-active", "--quiet", unit], timeout_s=_COMMAND_S)
         except CommandError:
-            lines.append(f"{unit}: does not run here under systemd; where it runs without, send it SIGHUP")
+            lines.append(
+                f"{unit}: not running under systemd here; if it runs without systemd, send it SIGHUP"
+            )
             continue
         try:
             run(["systemctl", "reload", unit], timeout_s=_COMMAND_S)
-            lines.append(f"{unit}: told; journalctl -u {unit} says what came of it")
+            lines.append(f"{unit}: signalled; for the result see: journalctl -u {unit}")
         except CommandError as exc:
             lines.append(f"{unit}: {exc}")
             good = False

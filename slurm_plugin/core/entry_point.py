@@ -51,7 +51,7 @@ def plain_end(program: str, *, passes: tuple[type[BaseException], ...] = ()) -> 
     except Exception as exc:  # noqa: BLE001 - last resort of every program: a bug ends in one line, too
         where = keep_traceback(program, exc)
         line = " ".join(f"{type(exc).__name__}: {exc}".split())
-        print(f"{program}: a bug of ours, please report it: {line}; {where}", file=sys.stderr, flush=True)
+        print(f"{program}: internal error, please report it: {line}; {where}", file=sys.stderr, flush=True)
         sys.exit(Exit.BUG)
 
 

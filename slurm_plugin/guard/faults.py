@@ -70,8 +70,9 @@ def fault_incidents(
     nobody_knows = culprit is None and fault.culprit in missed
     who = f"job {culprit}"
     if culprit is None:
-        who = "a process that nobody saw" if nobody_knows and unseen else "a process of no job"
-    detail = f"{who} (pid {fault.culprit}) wrote where it must not, which ended all clients of its MPS server on {gpu}"
+        who = "an unidentified process" if nobody_knows and unseen else "a process of no job"
+    what = "made an invalid memory access, which ended all clients of its MPS server"
+    detail = f"{who} (pid {fault.culprit}) {what} on {gpu}"
     sure = Incident(
         kind="fault",
         gpu=gpu,

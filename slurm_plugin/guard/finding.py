@@ -56,14 +56,14 @@ class Finding:
         held, pids = human(self.held_bytes), ", ".join(str(one.pid) for one in self.processes)
         match self.kind:
             case "memory":
-                return f"holds {held} on {self.gpu} and booked {human(self.limit_bytes)} (pid {pids})"
+                return f"uses {held} on {self.gpu}, above its limit of {human(self.limit_bytes)} (pid {pids})"
             case "surprise":
                 booked = human(self.limit_bytes)
-                return f"holds {held} on {self.gpu}, booked {booked}, and others need theirs (pid {pids})"
+                return f"uses {held} on {self.gpu}, booked {booked}, and another job lacks booked memory (pid {pids})"
             case "foreign-gpu":
-                return f"holds {held} on {self.gpu}, which is not its own (pid {pids})"
+                return f"uses {held} on {self.gpu}, which is not allocated to it (pid {pids})"
             case "outside-mps":
-                return f"uses {self.gpu} past its MPS server (pid {pids}, {held})"
+                return f"uses {self.gpu} without its MPS server (pid {pids}, {held})"
             case "unmanaged":
-                who = "nobody's job" if self.job_id is None else f"job {self.job_id}"
-                return f"{who} holds {held} on {self.gpu}, which a job holds as a whole (pid {pids})"
+                who = "a process of no job" if self.job_id is None else f"job {self.job_id}"
+                return f"{who} uses {held} on {self.gpu}, which a job has exclusively (pid {pids})"

@@ -24,7 +24,7 @@ def ended_servers(mps: Mps, *, now_s: float, proc: Path = PROC) -> list[Incident
             first_s=now_s,
             last_s=now_s,
             victims=tuple(sorted(jobs)),
-            detail=f"the MPS server on {gpu} (pid {process.pid}) ended while jobs were on it",
+            detail=f"the MPS server on {gpu} (pid {process.pid}) ended while jobs used it",
         )
         for process, (gpu, jobs) in mps.servers().items()
         if jobs and not process.runs(proc)

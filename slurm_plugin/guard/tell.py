@@ -37,7 +37,9 @@ class Teller:
         try:
             warn(finding, control, key=read_key(self._key))
         except (ConfigError, SlurmError) as exc:
-            print(f"rad-monitor: job {finding.job_id} not told: {exc}", file=sys.stderr, flush=True)
+            print(
+                f"rad-monitor: job {finding.job_id}: warning not written: {exc}", file=sys.stderr, flush=True
+            )
 
 
 def warn(finding: Finding, control: SlurmControl, *, key: bytes) -> None:

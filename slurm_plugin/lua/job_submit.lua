@@ -14,7 +14,7 @@ function slurm_job_modify(job_desc, job_rec, part_list, modify_uid)
 end
 
 if not found then
-  slurm.log_error("%s", "rad: every job goes on as it was submitted: " .. tostring(rad))
+  slurm.log_error("%s", "rad: jobs are submitted unchanged: " .. tostring(rad))
 end
 
 return slurm.SUCCESS

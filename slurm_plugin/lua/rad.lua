@@ -19,7 +19,7 @@ rad.settings = {
 
 local NO_COMMENT = " " -- "" would leave a job's comment as it is
 
-local undecided = 0 -- submissions that radd did not answer since this file was loaded; radd is told, an admin asks radd
+local undecided = 0 -- submissions that radd did not answer since this file was loaded; reported to radd for the admin
 
 local ok_settings, site = pcall(require, "rad_settings")
 if ok_settings and type(site) == "table" then

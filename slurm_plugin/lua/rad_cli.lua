@@ -40,7 +40,7 @@ local function say(text)
   pcall(slurm.log_info, "%s", (tostring(text):gsub("%c", " ")))
 end
 
--- How Slurm says that an option was not given, besides nil.
+-- How Slurm says that an option was not given, apart from nil.
 local NOT_GIVEN = { [""] = true, unset = true, ["0"] = true, ["-1"] = true, ["-2"] = true }
 
 local function option(options, name)
@@ -83,7 +83,7 @@ local function command(file, look_first)
 end
 
 local function run(message, path, look_first)
-  local name = os.tmpname() -- mkstemp: ours alone, whatever else is in the folder
+  local name = os.tmpname() -- mkstemp: used by this process alone, whatever else is in the folder
   local file = assert(io.open(name, "w"))
   file:write((path or ""):gsub("\n.*", ""), "\n", json.encode(message), "\n")
   file:close()
@@ -119,7 +119,7 @@ local function asks_for_gpu(options)
   return false
 end
 
--- Slurm tells the first component of a heterogeneous job from an ordinary job by nothing but the command line.
+-- Only the command line distinguishes the first component of a heterogeneous job from an ordinary job.
 local function is_heterogeneous(pack_offset)
   local file = io.open("/proc/self/cmdline", "rb")
   local words = file and file:read(REPLY_LIMIT) or ""

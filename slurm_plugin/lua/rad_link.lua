@@ -1,8 +1,8 @@
 -- Ask radd: one line each way over a unix socket, within a deadline, through luasocket or lua-posix.
 -- slurmctld holds its locks meanwhile, so a radd that does not answer is soon asked no more. A radd that is not there
--- is so for everybody, and costs next to nothing: it is asked again so soon that whoever comes after its restart finds
+-- is so for every user, and costs next to nothing: it is asked again so soon that the first job after its restart finds
 -- it. One that takes a request and does not answer may be busy with that request, so it is asked no
--- more for that user alone, unless it answers nobody.
+-- more for that user alone, unless it answers no user.
 
 local link = {}
 

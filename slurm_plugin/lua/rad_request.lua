@@ -33,7 +33,7 @@ local function head_of_script(job_desc)
     head = script:sub(1, SCRIPT_HEAD):match("^.*\n") or "" -- half a line would say something else
     more = script:find("\n#RAD", math.max(#head, 1), true) and true
   end
-  if not head:find("#[ \t]*[Rr][Aa][Dd]%f[%W]") then -- radd tells of lines that were only meant as #RAD
+  if not head:find("#[ \t]*[Rr][Aa][Dd]%f[%W]") then -- radd reports lines that were only meant as #RAD
     return nil, more
   end
   return head:gsub("[%z\1-\8\11\12\14-\31\127]", "?"), more -- escaped, each of them would be six bytes
@@ -119,7 +119,7 @@ end
 -- The message about a submission; raises for a request that Slurm would not take.
 function request.of(job_desc, part_list, submit_uid)
   local message = request.message("submit", {})
-  message.user_id = field(job_desc, "user_id") or submit_uid -- root may submit for somebody else
+  message.user_id = field(job_desc, "user_id") or submit_uid -- root may submit for another user
   for _, name in ipairs(TOLD) do
     local value = field(job_desc, name)
     if type(value) == "string" and #value > (LONGEST[name] or LONGEST_OTHER) then

@@ -53,7 +53,7 @@ local function held_by(job_id)
     local gpus = os.getenv("RAD_KIND") == "shared" and commas + 1 or 1
     return shards and shards > 0 and { shards = shards, gpus = gpus } or nil
   elseif os.getenv("SLURM_TASK_PID") and os.getenv("SLURM_JOB_ID") == job_id and not here then
-    return nil -- one of its tasks, and Slurm tells those of their shards
+    return nil -- one of its tasks, and Slurm passes their shards to those
   end
   local line = first_line(QUERY:format(job_id))
   local tasks = tonumber(line:sub(1, 16):match("%d+")) or 1
@@ -66,7 +66,7 @@ end
 
 -- How many GPUs a step asks for in all, and how many for each task; nil where it leaves that to its job. A job with
 -- shards has one node, and the GPUs of a socket are those of the job (srun(1), --gpus-per-socket). A step's option may
--- stand beside a variable of its job: --gres comes first, else the smaller counts (seen on 24.11 and 26.05).
+-- stand next to a variable of its job: --gres comes first, else the smaller counts (seen on 24.11 and 26.05).
 local function asked_by(option, tasks, held)
   local each = option("gpus-per-task") and count_of(option("gpus-per-task")) or split(option("tres-per-task"))
   if each then
@@ -79,7 +79,7 @@ local function asked_by(option, tasks, held)
   for _, name in ipairs({ "gpus", "gpus-per-node" }) do
     if option(name) then
       local count = count_of(option(name))
-      gpus = gpus and gpus > 0 and math.min(gpus, count) or count -- --gres=gpu:0 beside SLURM_GPUS=1 asks for one
+      gpus = gpus and gpus > 0 and math.min(gpus, count) or count -- --gres=gpu:0 with SLURM_GPUS=1 asks for one
     end
   end
   return gpus or option("gpus-per-socket") and math.max(held.gpus, count_of(option("gpus-per-socket")))
@@ -97,7 +97,7 @@ local function names_gpus(option)
   return found
 end
 
--- Start srun anew with other options in the place of those that count by GPU, as a cli_filter cannot take any back.
+-- Start srun again with other options in the place of those that count by GPU, as a cli_filter cannot take any back.
 -- Returns only where lua-posix is missing.
 local function start_anew(options, instead)
   local found, unistd = pcall(require, "posix.unistd")
@@ -135,7 +135,7 @@ local function start_anew(options, instead)
   unistd.exec("/proc/self/exe", words)
 end
 
--- Whether this srun was started anew; the sruns of its step are not.
+-- Whether this srun was started again; the sruns of its step are not.
 local function is_anew()
   local anew = os.getenv("RAD_STEP_ANEW")
   local found, stdlib = pcall(require, "posix.stdlib")

@@ -107,7 +107,7 @@ def _begin_anew(path: Path) -> None:
     except ConfigError as exc:
         trouble = str(exc)
     if trouble:
-        log.error("not taken over: %s", trouble)
+        log.error("not applied: %s", trouble)
         return
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 

@@ -160,11 +160,11 @@ class Monitor:
         try:
             guard.look(readings, ledger, traced)
         except OSError as exc:
-            log.error("what the guard saw is not written down: %s", exc)
+            log.error("the guard's incidents could not be written: %s", exc)
         except Exception as exc:
             bug = repr(exc)
             if bug != self._bug:
-                log.exception("a bug in the guard, which judges nobody meanwhile")
+                log.exception("internal error in the guard; no job is checked until it works again")
         self._bug = bug
         return () if bug else self._guarded
 

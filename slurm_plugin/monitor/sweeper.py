@@ -70,12 +70,12 @@ class Sweeper:
                 if run_again(self._node, job_id, restart):
                     self._say(EventKind.SWEPT, f"job {job_id} runs again: nothing of it is here")
         except (RadError, OSError) as exc:
-            trouble = f"no sweep: {exc}"
+            trouble = f"not reconciled: {exc}"
         try:
             if self._node.config.mode == "enforce":
                 self._more_time.look()
         except (RadError, OSError) as exc:
-            trouble = trouble or f"no look at time limits: {exc}"
+            trouble = trouble or f"time limits not checked: {exc}"
         self._trouble.set(trouble)
 
     def _round(self) -> bool:

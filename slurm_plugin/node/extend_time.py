@@ -105,7 +105,7 @@ class MoreTime:
         asked = int(granted.asked_s // MINUTE_S)
         self._say(
             EventKind.MORE_TIME,
-            f"job {job_id} shared its GPU: its limit is {limit} minutes now, it asked for {asked}",
+            f"job {job_id} shared its GPU: its limit is {limit} minutes now, it requested {asked}",
         )
 
     def _read(self, job_id: int) -> Granted | None:

@@ -95,7 +95,7 @@ def run(config_path: Path, slurm_user: str) -> None:
         try:
             service.reload()
         except RadError as exc:
-            log.error("rad.toml not taken over, the old one stays in force: %s", exc)
+            log.error("rad.toml not applied, the old one stays in force: %s", exc)
         notify(_ready(service), os.environ)
     notify("STOPPING=1", os.environ)
     server.stop()

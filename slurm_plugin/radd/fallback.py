@@ -2,7 +2,7 @@
 
 Before 23.11.5 Slurm may allocate a GPU whose shards are in use as a whole GPU (slurm/versions.py). A job submitted with
 `gpu:1` because radd did not answer then collides with sharing jobs and is requeued again and again. So radd leaves a
-file next to its socket that tells the shim how to request an exclusive GPU in each partition. The file has an expiry
+file next to its socket that shows the shim how to request an exclusive GPU in each partition. The file has an expiry
 time, so that it loses effect if radd is removed for good.
 """
 
@@ -72,4 +72,4 @@ def write_fallback(socket: Path, fallback: Mapping[str, Any]) -> None:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         replace_file(path, json.dumps(fallback).encode())
     except OSError as exc:
-        log.warning("%s: %s; without radd jobs go on as they were submitted", path, exc.strerror)
+        log.warning("%s: %s; without radd, jobs are submitted unchanged", path, exc.strerror)

@@ -55,7 +55,9 @@ class Peaks:
             make_file(self._path, PRIVATE)  # by radd, so that radd may read it later
             lines = self._lines.read()
         except OSError as exc:
-            self._unread.set(f"{self._path}: {exc.strerror}; radd goes on without what others write there")
+            self._unread.set(
+                f"{self._path}: {exc.strerror}; radd continues without what other programs write there"
+            )
             return
         self._unread.set("")
         with self._lock:  # not held during file access: submissions need it

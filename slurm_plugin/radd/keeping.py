@@ -1,4 +1,4 @@
-"""Keep the queue positions of requeued jobs: turns.py computes each priority boost, and the Lender applies it.
+"""Keep the queue positions of requeued jobs: turns.py computes each priority boost, and `Lender` applies it.
 
 Each position comes with the note about the requeue, so a restarted radd finds it with the job.
 """
@@ -74,7 +74,7 @@ class Keeper:
         try:
             self._raise(turns)
         except SlurmError as exc:
-            log.warning("turns not kept yet: %s", exc, extra=about(EventKind.TROUBLE))
+            log.warning("queue positions not restored yet: %s", exc, extra=about(EventKind.TROUBLE))
 
     def _raise(self, turns: dict[int, tuple[Turn, int | None]]) -> None:
         waiting = {job.job_id: job for job in self._slurm.standings()}

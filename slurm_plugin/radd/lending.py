@@ -73,7 +73,7 @@ class Lender:
             return None
         if users_move_priority(self._slurm.config()):
             log.info(
-                "job %d: no priority is lent, as SchedulerParameters=%s lets users move it",
+                "job %d: priority not raised, as SchedulerParameters=%s lets users move it",
                 job.job_id,
                 _USER_TOP,
             )
@@ -129,7 +129,7 @@ class Lender:
                 return
         self._slurm.update(job.job_id, JobChange(nice=new.nice_lent))
         what = about(EventKind.PRIORITY_LENT, job_id=job.job_id, user_id=job.user_id, by=points)
-        log.info("job %d: it stands where it stood, by %d points", job.job_id, points, extra=what)
+        log.info("job %d: queue position restored, by %d points", job.job_id, points, extra=what)
 
     def collect(self) -> None:
         """Revert every boost whose rerun has started; where Slurm does not answer, retry next time."""
@@ -145,10 +145,10 @@ class Lender:
                     self._slurm.update(loan.job_id, JobChange(nice=loan.nice_before))
             except SlurmError as exc:
                 what = about(EventKind.TROUBLE, job_id=loan.job_id)
-                log.warning("job %d: its priority is not put back yet: %s", loan.job_id, exc, extra=what)
+                log.warning("job %d: priority boost not reverted yet: %s", loan.job_id, exc, extra=what)
                 continue
             what = about(EventKind.PRIORITY_BACK, job_id=loan.job_id)
-            log.info("job %d: priority put back", loan.job_id, extra=what)
+            log.info("job %d: priority boost reverted", loan.job_id, extra=what)
             self._forget(loan)
 
     def _look(self) -> None:
@@ -180,7 +180,7 @@ class Lender:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self._path, json.dumps([_as_row(loan) for loan in kept]).encode(), mode=0o600)
         except OSError as exc:
-            log.warning("%s: %s; no priority is lent", self._path, exc.strerror)
+            log.warning("%s: %s; no priority is raised", self._path, exc.strerror)
             return False
         self._loans, self._seen = kept, _stamp(self._path)
         return True
@@ -212,5 +212,5 @@ def _read(path: Path) -> tuple[Loan, ...] | None:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, TypeError) as exc:
-        log.warning("%s: %s; what was lent before is not known", path, exc)
+        log.warning("%s: %s; earlier priority boosts are unknown", path, exc)
         return None

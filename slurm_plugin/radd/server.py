@@ -176,7 +176,7 @@ class Server:
         except OSError as exc:
             log.warning("request dropped: %s", exc)
         except Exception:  # dead threads would be noticed only when all are dead
-            log.exception("a bug while answering; the job goes on as it was submitted")
+            log.exception("internal error while answering; the job is submitted unchanged")
 
     def _exchange(self, connection: socket.socket) -> None:
         """Read a line and answer it; an error of one request must not look like a radd that is away."""
@@ -200,5 +200,5 @@ class Server:
         except OSError:
             raise
         except Exception:
-            log.exception("a bug while answering; the job goes on as it was submitted")
-            return encode({"error": "a bug; radd's log tells more"}), lambda: None
+            log.exception("internal error while answering; the job is submitted unchanged")
+            return encode({"error": "internal error; see radd's log"}), lambda: None

@@ -173,7 +173,7 @@ class Service:
     def _note_undecided(self, total: object) -> None:
         before, self._undecided = self._undecided, self._undecided.told(total, now_s=self._clock.now_s())
         if self._undecided.total and self._undecided.total != before.total:
-            text = "%d submissions went on without an answer of radd's, as it heard since it started"
+            text = "%d submissions without a decision, as reported since radd started"
             log.warning(text, self._undecided.total, extra=about(EventKind.UNDECIDED))
 
     def _status(self) -> dict[str, Any]:
@@ -217,7 +217,7 @@ class Service:
         try:
             self._submission = self._prepared(self.config)
         except ConfigError as exc:
-            log.error("slurm.conf not taken over: %s", exc)
+            log.error("slurm.conf not applied: %s", exc)
             return
         self.leave_fallback()
         spread = max(1, self._submission.spread)

@@ -25,8 +25,8 @@ from slurm_plugin.slurm.versions import Version, traits
 
 log = logging.getLogger("radd")
 
-_GONE = "slurmctld, a standby that took over, knows of no shards: jobs keep their GPU to themselves"
-_BACK = "slurmctld knows of shards again"
+_GONE = "slurmctld, a standby that took over, has no shards: jobs get whole GPUs"
+_BACK = "slurmctld has shards again"
 
 UNSURE_S = 10.0
 """From the first submission on: by then radd has checked twice (service.py, REFRESH_S)."""

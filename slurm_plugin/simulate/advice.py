@@ -19,11 +19,11 @@ ROWS: tuple[tuple[str, str, float, str], ...] = (
     ("mean completion", "mean_completion_s", 3600, "h"),
     ("until the last job ended", "makespan_s", 3600, "h"),
     ("energy until then", "energy_j", JOULES_PER_KWH, "kWh"),
-    ("GPUs held", "gpu_held_share", 0.01, "%"),
+    ("GPUs allocated", "gpu_held_share", 0.01, "%"),
     ("median slowdown", "median_slowdown", 1, ""),
     ("P95 slowdown", "p95_slowdown", 1, ""),
     ("jobs over their limit", "over_limit", 1, ""),
-    ("out of memory, run again", "recoveries", 1, ""),
+    ("out of memory, requeued", "recoveries", 1, ""),
 )
 """Rows of the table: name, figure, divisor, unit."""
 PASSED_S = 14_400
@@ -102,7 +102,7 @@ def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> 
 
 def as_text(advice: Advice) -> str:
     """Return a table as text."""
-    lines = [f"{'':<26}{'a GPU each':>15}{'shared':>15}"]
+    lines = [f"{'':<26}{'whole GPUs':>15}{'shared':>15}"]
     for name, figure, divisor, unit in ROWS:
         cells = (
             f"{_number(found[figure] / divisor)} {unit}".rstrip() for found in (advice.whole, advice.shared)
@@ -111,23 +111,25 @@ def as_text(advice: Advice) -> str:
     saved = advice.saved
     lines += [
         "",
-        f"Sharing would have saved {_number(saved['gpu_hours'])} hours of held GPUs and "
+        f"Sharing would have saved {_number(saved['gpu_hours'])} GPU hours and "
         f"{_number(saved['waiting_hours'])} hours of waiting, over {advice.jobs_done} jobs.",
         *_passing(advice),
         f"Simulated as Slurm {release_of(advice.slurm)} counts and plans shared GPUs; --slurm names another.",
         f"{advice.known} of {advice.jobs} jobs have a known peak of GPU memory.",
     ]
     if advice.known < advice.jobs and advice.assumed_mib is not None:
-        lines.append(f"The others with one GPU are taken to need {advice.assumed_mib} MiB: a guess of yours.")
+        lines.append(
+            f"The other jobs with one GPU are assumed to need {advice.assumed_mib} MiB (--assume-mib)."
+        )
     elif advice.known < advice.jobs:
         lines.append(
-            "The others keep a GPU each here; --assume-mib takes a guess. Let Slurm record peaks with "
+            "The others get a whole GPU here; --assume-mib sets an assumed peak. Let Slurm record peaks with "
             "AccountingStorageTRES=gres/gpumem and AutoDetect=nvml."
         )
     unknown = advice.whole["unknown_workloads"]
     if unknown:
         lines.append(
-            f"What {unknown} of them do to a GPU was never measured: they count as the median of measured trainings, "
+            f"The GPU activity of {unknown} of them was not measured: they count as the median of measured trainings, "
             "without a pause for data, so slowdowns look worse here than they are where loaders are slow."
         )
     left_out = advice.whole["left_out"]
@@ -142,12 +144,12 @@ def _passing(advice: Advice) -> list[str]:
     if passed is None or passed["mean_completion_s"] > WORTH_TELLING * shared["mean_completion_s"]:
         return []
     completion, waiting = (
-        f"{_number(passed[figure] / HOUR_S)} h and not {_number(shared[figure] / HOUR_S)} h"
+        f"{_number(passed[figure] / HOUR_S)} h instead of {_number(shared[figure] / HOUR_S)} h"
         for figure in ("mean_completion_s", "mean_waiting_multi_gpu_s")
     )
     return [
-        f"With SchedulerParameters=bf_min_age_reserve={PASSED_S} in slurm.conf (in all partitions: who has waited for "
-        f"less than {PASSED_S / HOUR_S:g} hours may be passed) mean completion would be {completion}, and jobs of "
+        f"With SchedulerParameters=bf_min_age_reserve={PASSED_S} in slurm.conf (in all partitions: jobs that waited "
+        f"for less than {PASSED_S / HOUR_S:g} hours may be passed), mean completion would be {completion}, and jobs of "
         f"several GPUs would wait for {waiting}."
     ]
 

@@ -85,7 +85,7 @@ def _jobs(
         except Unfit as exc:
             left_out[str(exc)] += 1
         except (KeyError, TypeError, ValueError, OverflowError) as exc:
-            raise ConfigError(f"{path}: line {line}: {exc}; mend or remove the line") from exc
+            raise ConfigError(f"{path}: line {line}: {exc}; correct or remove the line") from exc
     if not found:
         raise ConfigError(f"{path}: no job in it; the simulation needs jobs with GPUs that have ended")
     jobs = [replace(job, memory_bytes=peaks.get(name, job.memory_bytes)) for name, job in found.items()]
@@ -99,7 +99,7 @@ def _readable(rows: Iterable[Mapping[str, str] | None], path: Path) -> Iterator[
     try:
         yield from rows
     except csv.Error as exc:
-        raise ConfigError(f"{path}: no CSV ({exc}); mend or remove the line") from exc
+        raise ConfigError(f"{path}: no CSV ({exc}); correct or remove the line") from exc
 
 
 def _csv_job(row: Mapping[str, str], number: int) -> TraceJob:

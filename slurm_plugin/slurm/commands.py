@@ -186,7 +186,7 @@ class SlurmCommands:
         try:
             return None if row is None else make(row)
         except ValueError as exc:
-            raise SlurmError(f"squeue printed what is no job: {exc}") from exc
+            raise SlurmError(f"squeue printed an invalid job: {exc}") from exc
 
     def _rows(self, name: str, columns: Columns) -> list[Row]:
         """Return squeue's records of all jobs that it finds by a name."""

@@ -42,24 +42,24 @@ def obstacles(
     found = []
     shown, oldest, newest = map(release_of, (version, OLDEST, NEWEST))
     if version < OLDEST:
-        text = f"Slurm {shown} is older than {oldest}, the first with shards: every job is left as it is"
+        text = f"Slurm {shown} is older than {oldest}, the first with shards: jobs are submitted unchanged"
         found.append(Obstacle(text=text, leave_jobs=True))
     elif not known(version):
         text = f"Slurm {shown} is newer than {newest}, the newest that was tried, and is treated as that"
         found.append(Obstacle(text=text, leave_jobs=False))
     if (reason := why_no_shards(settings, node_gres)) is not None:
-        found.append(Obstacle(text=f"slurm.conf: {reason}: every job is left as it is", leave_jobs=True))
+        found.append(Obstacle(text=f"slurm.conf: {reason}: jobs are submitted unchanged", leave_jobs=True))
     for kind in types:
         if node_gres and not any(f"shard:{kind.lower()}:" in gres for gres in node_gres):
             # Slurm allocates shard:h200:5 anyway, and then refuses the job's own srun (22.05.8 and 24.11.5).
             text = (
                 f"slurm.conf: no NodeName line has shard:{kind} in its Gres, as rad.toml's gpus.{kind} needs"
             )
-            found.append(Obstacle(text=f"{text}: every job is left as it is", leave_jobs=True))
+            found.append(Obstacle(text=f"{text}: jobs are submitted unchanged", leave_jobs=True))
     if lacks(settings, "JobSubmitPlugins", "lua"):
-        text = "slurm.conf: JobSubmitPlugins has no lua: no submission is heard here"
+        text = "slurm.conf: JobSubmitPlugins has no lua: no submission reaches radd"
         found.append(Obstacle(text=text, leave_jobs=False))
     if plugin := chosen_after_lua(settings):
-        text = f"slurm.conf: JobSubmitPlugins has {plugin} after lua: a job that names no partition is left as it is"
-        found.append(Obstacle(text=f"{text}; write {plugin},lua to share its GPU", leave_jobs=False))
+        text = f"slurm.conf: JobSubmitPlugins has {plugin} after lua: jobs without a partition are submitted unchanged"
+        found.append(Obstacle(text=f"{text}; write {plugin},lua to share their GPUs", leave_jobs=False))
     return tuple(found)

@@ -119,8 +119,14 @@ TYPED: dict[str, tuple[str, str]] = {
     ),
     "as options": (f"{HEAD}#RAD --model resnet18.txt --batch-size 32\n", ONE_WORD),
     "as YAML": (f"{HEAD}#RAD model: resnet18.txt batch_size: 32\n", ONE_WORD),
-    "two lines": (f"{HEAD}#RAD model=resnet18.txt \\\n#RAD batch_size=32\n", "does not go on in the next"),
-    "weights": (f"{HEAD}#RAD model=best.pt batch_size=32\n", "best.pt: weights, no summary; one is made by:"),
+    "two lines": (
+        f"{HEAD}#RAD model=resnet18.txt \\\n#RAD batch_size=32\n",
+        "does not continue on the next line",
+    ),
+    "weights": (
+        f"{HEAD}#RAD model=best.pt batch_size=32\n",
+        "best.pt: weights, not a summary; to make one, run:",
+    ),
     "Hugging Face": (
         f"{HEAD}#RAD model=hf:/data/llama batch_size=4\n",
         "rad-estimate --save m.rad --module hf:/data/llama",

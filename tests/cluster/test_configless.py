@@ -116,7 +116,7 @@ def test_doctor_reads_what_was_sent_and_says_what_was_not(configless: Cluster) -
     doctor = f"{configless.place.venv}/bin/rad doctor --config {config} || true"
     assert "FAIL" not in (said := on_the_node(configless, doctor)), said
     assert "/run/slurm/conf/slurm.conf was read" in said and "4 entries with shards" in said
-    assert "on the controller, whose files these are copies of" in said  # where its fixes belong
+    assert "on the controller, where the originals are" in said  # where its fixes belong
     said = on_the_node(
         configless, f"mv /etc/slurm/rad /etc/slurm/away && {doctor}; mv /etc/slurm/away /etc/slurm/rad"
     )

@@ -110,7 +110,7 @@ def test_jobs_run_on_while_a_site_begins_to_share_and_ends(bare: Cluster, jobs: 
         assert "kind=shared gpu=GPU-" in jobs.output(job) and "site=1" in jobs.output(job)
     assert jobs.wait(whole)["JobState"] == "COMPLETED" and "end" in jobs.output(whole)
     assert "site" in (bare.place.log / "site").read_text(), "the site's own Prolog ran, too"
-    assert "say all that is needed" in rad(bare, "install", *INSTALL)
+    assert "need no change" in rad(bare, "install", *INSTALL)
     rad(bare, "uninstall", "--edit-slurm")
     assert "PrologFlags stay" in rad(bare, "uninstall", "--edit-slurm")  # they go last
     bare.daemons.stop("slurmctld")

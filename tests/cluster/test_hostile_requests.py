@@ -165,7 +165,7 @@ def test_a_stamp_that_got_past_the_shim_stops_at_the_task_prolog(
     cluster.slurm("scontrol", "release", str(poor))
     assert jobs.wait(poor)["JobState"] == "FAILED"
     text = jobs.output(poor)
-    assert "RAD: Slurm gave this job 1 shards and it booked" in text and "trained" not in text
+    assert "RAD: Slurm allocated 1 shards to this job and it booked" in text and "trained" not in text
 
 
 def test_forged_lines_of_scontrol_buy_nothing(jobs: Jobs, cluster: Cluster) -> None:

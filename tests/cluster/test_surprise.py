@@ -99,7 +99,7 @@ def test_the_furthest_above_its_estimate_goes_and_its_neighbours_feel_nothing(
     assert above[stopped] >= above[other], "the one furthest above its own estimate went"
     assert jobs.wait(other, "COMPLETED", timeout_s=60)["Restarts"] == "0"
     again = jobs.fields(stopped)
-    assert "others need theirs" in again["AdminComment"]
+    assert "another job lacks booked memory" in again["AdminComment"]
 
 
 def grown(cluster: Cluster, gpu: str, size_bytes: int) -> bool:

@@ -36,7 +36,7 @@ def test_a_monitor_takes_over_a_good_rad_toml_and_refuses_a_broken_one(tmp_path:
         wait_until((node.folder / "run" / "monitor" / "window.json").exists)
         path.write_text("moed = 1\n")
         monitor.send_signal(signal.SIGHUP)
-        wait_until(lambda: "rad-monitor: not taken over: " in log.read_text())
+        wait_until(lambda: "rad-monitor: not applied: " in log.read_text())
         lines = (tmp_path / "log" / EVENTS).read_bytes().splitlines()
         told = [(one.hook, one.event.kind) for one in map(from_line, lines) if one is not None]
         assert ("monitor", EventKind.TROUBLE) in told

@@ -182,7 +182,7 @@ def test_a_late_epilog_leaves_the_run_alone_that_began_since(hooks: Hooks) -> No
     assert JobFile(run_folder, 7).variables()["RAD_GPUS"] == "GPU-0"
     assert read_job(run_folder, 7) == usage
     assert read_state(place) == served, "its clients would end with their server"
-    assert "runs anew" in hooks.log("epilog")
+    assert "already runs again here" in hooks.log("epilog")
     hooks.run("epilog", SLURM_JOB_RESTART_COUNT="1")
     assert hooks.reserved == [] and read_job(run_folder, 7) is None and read_state(place).jobs == {}
 
@@ -198,7 +198,7 @@ def test_a_late_epilog_with_the_count_of_the_run_that_began_since_leaves_it_alon
             assert hooks.reserved == [7]
             assert JobFile(hooks.folder / "run", 7).variables()["RAD_GPUS"] == "GPU-0"
             assert EndedRuns(hooks.folder / "run").of_job(7) is None, "no task of it would start"
-            assert "runs anew" in hooks.log("epilog")
+            assert "already runs again here" in hooks.log("epilog")
         finally:
             step.kill()
     hooks.run("epilog", SLURM_JOB_RESTART_COUNT="1")

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lua.lua_programs import SHIMS, VERSIONS, FakeRadd, LuaProgram, replies
+from tests.timing import within
 
 DEADLINE_S = 0.1
 LATE_S = 1.0
@@ -241,7 +242,7 @@ def test_no_comment_keeps_slurmctld_busy(shared_hooks: LuaProgram, comment: str)
     began_s = time.monotonic()
     submit(shared_hooks, {"user_id": 1000, "comment": f"rad1:{comment}x"})
     modify(shared_hooks, {"comment": f"rad1:{comment}x"}, {"comment": "mine"}, uid=1000)
-    assert time.monotonic() - began_s < LATE_S
+    assert time.monotonic() - began_s < within(LATE_S)
 
 
 def test_messages_of_any_text_are_shown(hooks: LuaProgram, radd: Any) -> None:
@@ -306,7 +307,7 @@ def test_a_hung_radd_costs_the_deadline_and_is_then_left_in_peace(
     for _ in range(3):
         started_s = time.monotonic()
         answer = submit(hooks)
-        assert time.monotonic() - started_s < LATE_S
+        assert time.monotonic() - started_s < within(LATE_S)
         assert (answer["rc"], answer["job"]["gres"]) == (0, "gres:gpu:1")
     over.set()
     for _ in range(20):
@@ -337,7 +338,7 @@ def test_a_radd_that_was_away_is_found_as_soon_as_it_is_back(hooks: LuaProgram, 
     radd(replies(reply(set={"gres": "shard:2"})))
     back_s = time.monotonic()
     while submit(hooks)["job"]["gres"] != "shard:2":
-        assert time.monotonic() - back_s < 5, "nobody asks it"
+        assert time.monotonic() - back_s < within(5), "nobody asks it"
 
 
 def test_a_radd_that_answers_nobody_is_left_in_peace_by_all(hooks: LuaProgram, radd: Any) -> None:
@@ -475,7 +476,7 @@ def test_a_radd_that_accepts_nobody_costs_the_deadline(hooks: LuaProgram, tmp_pa
             each.connect_ex(str(tmp_path / "radd.sock"))
         started_s = time.monotonic()
         assert submit(hooks)["job"]["gres"] == "gres:gpu:1"
-        assert time.monotonic() - started_s < LATE_S
+        assert time.monotonic() - started_s < within(LATE_S)
         for each in waiting:
             each.close()
 
@@ -666,7 +667,7 @@ def test_the_site_scripts_load_and_pass_jobs_on(lua: str, name: str, modules: bo
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert ("goes on as it was submitted" in done.stdout) == (not modules and name == "job_submit.lua")
+    assert ("jobs are submitted unchanged" in done.stdout) == (not modules and name == "job_submit.lua")
 
 
 @pytest.mark.parametrize("path", sorted(SHIMS.glob("*.lua")), ids=lambda path: path.name)

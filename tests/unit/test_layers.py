@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -279,10 +281,37 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-def imports_of(path: Path) -> set[str]:
+@dataclass(frozen=True)
+class Source:
+    """What the tests below ask of a source file, which is parsed once."""
+
+    imports: frozenset[str]
+    strings: frozenset[str]
+    units: frozenset[int]
+    lines_of_code: int
+
+
+@cache
+def source(path: Path) -> Source:
+    text = path.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    strings = (
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
+    return Source(
+        imports=frozenset(imports_in(tree, path)),
+        strings=frozenset(strings),
+        units=frozenset(units_in(tree)),
+        lines_of_code=lines_of_code(text, tree),
+    )
+
+
+def imports_in(tree: ast.AST, path: Path) -> set[str]:
     """Return every module that a file imports, at any depth of the code."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -306,7 +335,7 @@ def test_imports_point_downward(path: Path) -> None:
     if layer is None:
         assert path.name == "__init__.py", f"{module} has no place in the layers"
         return
-    own = {name for name in imports_of(path) if within(name, PACKAGES)}
+    own = {name for name in source(path).imports if within(name, PACKAGES)}
     assert {name for name in own if not within(name, MAY_IMPORT[layer])} == set()
 
 
@@ -316,7 +345,7 @@ ALL = [*SOURCES, *sorted((ROOT / "lab").rglob("*.py")), *sorted((ROOT / "tools")
 def needs_of(module: str, path: Path, known: set[str]) -> set[str]:
     """Return the project's modules that a file imports, inside functions and for types alone included."""
     found = set()
-    for name in imports_of(path):
+    for name in source(path).imports:
         while name not in known and "." in name:
             name = name.rpartition(".")[0]
         found |= {name} & known
@@ -324,7 +353,12 @@ def needs_of(module: str, path: Path, known: set[str]) -> set[str]:
 
 
 MODULES = {module_name(path): path for path in ALL}
-NEEDS = {module: needs_of(module, path, set(MODULES)) for module, path in MODULES.items()}
+
+
+@cache
+def needs() -> dict[str, set[str]]:
+    """Return the project's modules that each module imports."""
+    return {module: needs_of(module, path, set(MODULES)) for module, path in MODULES.items()}
 
 
 def test_the_architecture_names_the_folders_that_are_there() -> None:
@@ -347,7 +381,7 @@ def test_the_architecture_names_the_folders_that_are_there() -> None:
 
 def test_no_module_needs_itself_in_the_end() -> None:
     try:
-        TopologicalSorter(NEEDS).prepare()
+        TopologicalSorter(needs()).prepare()
     except CycleError as exc:
         pytest.fail(" -> ".join(exc.args[1]))
 
@@ -368,7 +402,7 @@ def room_of(module: str) -> str:
 @pytest.mark.parametrize("package", ["gpumemnet", "slurm_plugin.core", "slurm_plugin.admin"])
 def test_folders_import_in_one_direction(package: str) -> None:
     between: dict[str, set[str]] = {}
-    for module, needed in NEEDS.items():
+    for module, needed in needs().items():
         if within(module, (package,)):
             here = between.setdefault(room_of(module), set())
             here |= {room_of(name) for name in needed if within(name, (package,))} - {room_of(module)}
@@ -382,19 +416,14 @@ def test_folders_import_in_one_direction(package: str) -> None:
 def test_one_place_meets_each_foreign_thing(path: Path) -> None:
     module = module_name(path)
     for foreign, places in SEAMS.items():
-        if any(within(name, (foreign,)) for name in imports_of(path)):
+        if any(within(name, (foreign,)) for name in source(path).imports):
             assert within(module, places), f"{module} imports {foreign}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_one_package_alone_calls_slurm(path: Path) -> None:
     module = module_name(path)
-    strings = {
-        node.value
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    named = {text for text in strings if text.rpartition("/")[2] in SLURM_PROGRAMS}
+    named = {text for text in source(path).strings if text.rpartition("/")[2] in SLURM_PROGRAMS}
     if not within(module, ("slurm_plugin.slurm",)):
         assert named <= NAMES_NO_PROGRAM.get(module, set())
 
@@ -403,7 +432,7 @@ def test_one_package_alone_calls_slurm(path: Path) -> None:
     "path", [p for p in SOURCES if within(module_name(p), STANDARD_LIBRARY_ONLY)], ids=module_name
 )
 def test_hooks_and_core_need_the_standard_library_alone(path: Path) -> None:
-    foreign = {name.partition(".")[0] for name in imports_of(path)} - set(PACKAGES)
+    foreign = {name.partition(".")[0] for name in source(path).imports} - set(PACKAGES)
     older = (
         {"tomli"} if module_name(path) == "slurm_plugin.core.config.toml" else set()
     )  # Python 3.10 has no tomllib
@@ -457,14 +486,14 @@ def test_units_live_in_one_place(path: Path) -> None:
         "gpumemnet.calibration.measure.rules": {1 << 20},  # likewise
         "gpumemnet.calibration.measure.convolutions": {1024},  # channels
     }.get(module_name(path), set())
-    assert units_in(ast.parse(path.read_text(encoding="utf-8"))) <= allowed
+    assert source(path).units <= allowed
 
 
-def lines_of_code(text: str) -> int:
+def lines_of_code(text: str, tree: ast.AST) -> int:
     """Return how many lines of a source text hold code: no docstring, no string on its own, comment or empty line."""
     prose = {
         number
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(tree)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
@@ -477,10 +506,10 @@ def lines_of_code(text: str) -> int:
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_modules_stay_short(path: Path) -> None:
     """At most 300 lines of code, 450 with docstrings, which say what every argument is."""
-    text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 450
-    assert lines_of_code(text) <= 300
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 450
+    assert source(path).lines_of_code <= 300
 
 
 def test_docstrings_and_comments_are_no_lines_of_code() -> None:
-    assert lines_of_code('"""Says.\n\nMore."""\n\n# why\nX = 1\n"""What."""\nY = """a\nb"""\n') == 3
+    text = '"""Says.\n\nMore."""\n\n# why\nX = 1\n"""What."""\nY = """a\nb"""\n'
+    assert lines_of_code(text, ast.parse(text)) == 3

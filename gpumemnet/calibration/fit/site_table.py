@@ -55,7 +55,7 @@ def rows(seen: Seen, *, found_by: str) -> Table:
         about = seen["device"]
         gpu, releases = gpu_key(about["gpu"]), _releases(about)
     except (KeyError, TypeError) as exc:
-        raise SetupError(f"the GPU was not told ({exc!r}); nothing can be fitted") from exc
+        raise SetupError(f"the GPU is unknown ({exc!r}); nothing can be fitted") from exc
     known = {(rule.library, rule.name): rule for rule in numbers.read_table(numbers.TABLE)}
     made: list[Rule] = []
     notes: list[str] = []

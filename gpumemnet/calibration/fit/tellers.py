@@ -28,14 +28,14 @@ def _process(seen: Seen) -> Told:
     told = {"memory": _bytes(seen["device"]["memory_bytes"]), "conv_base": conv, "base": dense}
     if convs_only < conv:
         return told | {"without_cublas": conv - convs_only}, []
-    return told, ["process: a network of convolutions alone holds as much as others here"]
+    return told, ["process: a network of convolutions alone uses as much as others here"]
 
 
 def _bytes(value: int | Sequence[int]) -> int:
     """Return the middle of several readings, rounded up to whole MiB."""
     middle = median(value) if isinstance(value, Sequence) else value
     if middle <= 0:
-        raise SetupError(f"a process cannot hold {middle} bytes")
+        raise SetupError(f"a process cannot use {middle} bytes")
     return -(-int(middle) // MIB) * MIB
 
 
@@ -65,7 +65,7 @@ def _cudnn(seen: Seen) -> Told:
     share = convolutions.explained(samples, prior | {name: one.value for name, one in fitted.items()}) / len(
         samples
     )
-    notes = [f"cudnn: the rules tell {share:.0%} of {len(samples)} calls within a tenth"]
+    notes = [f"cudnn: the rules match {share:.0%} of {len(samples)} calls within a tenth"]
     notes += [
         f"cudnn: {name} = {one.value}; {one.low} to {one.high} explain as much"
         for name, one in fitted.items()

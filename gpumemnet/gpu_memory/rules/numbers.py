@@ -113,7 +113,7 @@ def read_site_table(path: Path) -> tuple[Rule, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, UnicodeDecodeError, csv.Error) as exc:
-        raise SetupError(f"{path}: {exc}; mend it or remove it") from exc
+        raise SetupError(f"{path}: {exc}; correct it or remove it") from exc
     known = {(rule.library, rule.name) for rule in read_table(TABLE)}
     for rule in found:
         if (rule.library, rule.name) not in known:
@@ -131,7 +131,7 @@ def site_rules() -> tuple[Rule, ...]:
     except SetupError as exc:
         import logging  # slower than the table, and seldom needed
 
-        logging.getLogger(__name__).warning("%s; estimates go on without it", exc)
+        logging.getLogger(__name__).warning("%s; estimates continue without it", exc)
         return ()
 
 

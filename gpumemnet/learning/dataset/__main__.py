@@ -31,7 +31,7 @@ def main() -> None:
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON lines, appended to.")
 @click.option("--done", type=click.Path(path_type=Path), multiple=True, help="Records not to be made again.")
 @click.option("--alone", is_flag=True, help="One at a time, with the activity counters.")
-@click.option("--fresh", is_flag=True, help="A process of its own for each, never used again.")
+@click.option("--fresh", is_flag=True, help="A new process for each.")
 @click.option("--heldout", is_flag=True, help="The held-out real models instead, with their summary texts.")
 @click.option("--real", default=0, help="The real models to train on instead, each so many times.")
 @click.option("--build-on-cpu", is_flag=True, help="Build every model on the CPU and move it.")
@@ -166,7 +166,7 @@ def texts(rows: Path, out: Path, workers: int) -> None:
 @click.argument("rows", type=click.Path(exists=True, path_type=Path))
 @click.argument("others", type=click.Path(exists=True, path_type=Path))
 def compare(rows: Path, others: Path) -> None:
-    """Say how the memory of ROWS differs from that of the same runs in OTHERS, measured on another card."""
+    """Say how the memory of ROWS differs from that of the same runs in OTHERS, measured on another GPU."""
     from gpumemnet.learning.dataset.compare import compare as compared
     from gpumemnet.learning.dataset.store import read_records
 

@@ -31,7 +31,7 @@ def main() -> None:
 @click.option(
     "--plots", type=click.Path(path_type=Path), help="Folder for the plots; none are drawn without it."
 )
-@click.option("--others/--no-others", default=True, help="Ask the other estimators too (minutes).")
+@click.option("--others/--no-others", default=True, help="Run the other estimators too (minutes).")
 def heldout(rows: Path, plots: Path | None, others: bool) -> None:
     """Score on real models that no row was made from (H200)."""
     from gpumemnet.learning.evaluate.heldout import MAIN_FORMAT, all_answers, held_out

@@ -99,9 +99,11 @@ def mlp_table(folder: Path, *, networks: bool) -> str:
         )
         guess = np.ceil(regressed.predict(scalars[test]) / width) - 1
         results.setdefault("boosted regression, its features", []).append((guess == right).mean())
-        results.setdefault("ours: account + residual", []).append((np.ceil(ours / width) - 1 == right).mean())
+        results.setdefault("RAD: analytical + residual", []).append(
+            (np.ceil(ours / width) - 1 == right).mean()
+        )
     rows += [[name, *(_accuracy(value) for value in values)] for name, values in results.items()]
-    title = f"MLP set, test {len(test)} of {len(runs)} runs; ours: MAE {np.abs(ours - peaks[test]).mean():.1f} MiB\n\n"
+    title = f"MLP set, test {len(test)} of {len(runs)} runs; RAD: MAE {np.abs(ours - peaks[test]).mean():.1f} MiB\n\n"
     return title + markdown(["MLP set, accuracy", "1,000 MiB ranges", "2,000 MiB ranges"], rows)
 
 
@@ -132,7 +134,7 @@ def cnn_table(folder: Path, *, networks: bool) -> str:
             note("Transformer, reproduced", _network("transformer", scalars, sequences, classes, split))
         boosted = HistGradientBoostingClassifier(random_state=0).fit(scalars[train], classes[train])
         note("boosted classifier, its features", boosted.predict(scalars[test]))
-        note("ours: account + residual", ours_cnn(account, peaks, full, train, test))
+        note("RAD: analytical + residual", ours_cnn(account, peaks, full, train, test))
     rows = [
         ["published: MLP ensemble (its 4,561 rows of 5 architectures)", ".8825", "-", "-", "-", "-"],
         ["published: Transformer (the same)", ".8449", "-", "-", "-", "-"],

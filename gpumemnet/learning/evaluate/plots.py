@@ -79,7 +79,7 @@ def _error_by_library(main: Answers, folder: Path) -> Path:
     axis.axhline(0, color="black", linewidth=0.8)
     axis.set(
         ylabel="error of the estimate, %",
-        title="ours on held-out real models (box: quartiles, whiskers: 5 and 95 %)",
+        title="RAD on held-out real models (box: quartiles, whiskers: 5 and 95 %)",
     )
     axis.set_ylim(-80, 120)
     axis.grid(axis="y", alpha=0.3)

@@ -76,7 +76,7 @@ def table(folder: Path) -> str:
             numbers[key].append(float("nan") if run[key] == "-" else float(run[key]))
         others = [run[key].split(".")[0] for key in PUBLISHED]
         rows.append([name, str(batch), f"{actual:.0f}", f"{estimate:.0f}", f"{upper:.0f}", *others])
-    header = ["model", "batch", "actual MiB", "ours", "ours, bound", *PUBLISHED]
+    header = ["model", "batch", "actual MiB", "RAD", "RAD, bound", *PUBLISHED]
     text = markdown(header, rows) + "\n\n" + _summary(numbers)
     return text + (f"\n\nnot here: {', '.join(missing)}" if missing else "")
 
@@ -84,7 +84,7 @@ def table(folder: Path) -> str:
 def _summary(numbers: dict[str, list[float]]) -> str:
     actual = np.array(numbers["actual"])
     rows = []
-    for name, key in (("ours", "estimate"), *((key, key) for key in PUBLISHED)):
+    for name, key in (("RAD", "estimate"), *((key, key) for key in PUBLISHED)):
         values = np.array(numbers[key])
         known = ~np.isnan(values)
         error = np.abs(values - actual)[known]

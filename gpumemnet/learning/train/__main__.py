@@ -43,11 +43,11 @@ CLASSIFIERS_READ = "torchinfo"
 @click.option(
     "--out", default=WEIGHTS, show_default=True, type=click.Path(path_type=Path), help="Weights folder."
 )
-@click.option("--trees/--no-trees", default=True, help="Train ours and plain boosting.")
+@click.option("--trees/--no-trees", default=True, help="Train RAD's estimator and plain boosting.")
 @click.option("--networks/--no-networks", default=True, help="Train the thesis' two networks (many minutes).")
 @click.option("--stored", is_flag=True, help="Only use the runs that --texts has texts of.")
 @click.option(
-    "--calibrate", is_flag=True, help="Only find the quantiles anew, on the runs that --texts has texts of."
+    "--calibrate", is_flag=True, help="Only find new quantiles, on the runs that --texts has texts of."
 )
 def main(
     data: Path,

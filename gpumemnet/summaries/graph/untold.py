@@ -44,7 +44,7 @@ def about_hidden(tape: Tape, summary: ModelSummary) -> list[str]:
         )
     if steps_through_time(summary):
         warnings.append(
-            "a state-space layer that runs as plain PyTorch keeps a state for each token, which no text tells;"
+            "a state-space layer that runs as plain PyTorch keeps a state for each token, which no text shows;"
             " estimate it from its code: rad-estimate -- python train.py"
         )
     elif tape.hidden_percent >= UNTOLD_PERCENT:

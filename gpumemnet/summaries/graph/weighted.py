@@ -18,7 +18,7 @@ _CHANNELS_SECOND = frozenset((Group.CONV, Group.BATCHNORM))
 
 
 def add(builder: TapeBuilder, layer: Layer, kind: Kind, source: int, out: tuple[int, ...]) -> None:
-    """Record a layer's memory besides input and output; its operation is the last on the tape.
+    """Record a layer's memory apart from input and output; its operation is the last on the tape.
 
     Args:
         builder: The tape so far.

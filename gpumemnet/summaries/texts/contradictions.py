@@ -1,4 +1,4 @@
-"""Compare a summary with the user's settings: contradictions are refused, and doubts reported."""
+"""Compare a summary with the user's settings: contradictions are refused, and possible mistakes reported."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _check_tokens(summary: ModelSummary, setup: TrainingSetup, path: str) -> tup
     """Check that shapes [batch, tokens, width] have the user's number of tokens: embeddings', else any at all."""
     if not setup.seq_len:
         return ()
-    fix = f"print it with inputs of {setup.seq_len} tokens, or leave seq_len away"
+    fix = f"print it with inputs of {setup.seq_len} tokens, or remove seq_len"
     embedded = {
         shape[1]
         for layer in rows.of_group(summary.layers, Group.EMBEDDING)
@@ -66,7 +66,7 @@ def _check_batch(summary: ModelSummary, setup: TrainingSetup, path: str) -> tupl
     if setup.seq_len != setup.batch_size and all(shape[1] == setup.batch_size for shape in shown):
         raise SetupError(
             f"{path}: batch_size={setup.batch_size} is the second dimension of its shapes, as in "
-            f"{list(shown[0])}; leave batch_size away, or add seq_len={setup.batch_size} if those are its tokens"
+            f"{list(shown[0])}; remove batch_size, or add seq_len={setup.batch_size} if those are its tokens"
         )
     first, second = shown[0][:2]
     if first and second and first > second and _batch_may_be_second(summary):

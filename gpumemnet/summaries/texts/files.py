@@ -43,7 +43,7 @@ def read_text(path: str | Path) -> str:
         if encoding := _sixteen_bits(data):
             return data.decode(encoding, errors="replace").removeprefix("\ufeff")
         raise SummaryError(
-            path=name, problem="not text (it holds zero bytes)", fix="save the summary as plain text"
+            path=name, problem="not text (it contains zero bytes)", fix="save the summary as plain text"
         )
     return data.decode("utf-8", errors="replace").removeprefix("\ufeff")
 

@@ -32,12 +32,12 @@ def doubts(summary: ModelSummary) -> tuple[str, ...]:
         return tuple(found)
     if total - counted > MISSING_SHARE * total:
         found.append(
-            f"its rows hold {counted:,} of {total:,} parameters: the rest counts as weights,"
-            " but nothing says what it is multiplied with; print all levels and save the whole table"
+            f"its rows have {counted:,} of {total:,} parameters: the rest counts as weights,"
+            " but its use is unknown; print all levels and save the whole table"
         )
     elif counted - total > EXTRA_SHARE * counted:
         found.append(
-            f"its rows hold {counted:,} parameters and its total is {total:,}: the rows are counted;"
+            f"its rows have {counted:,} parameters and its total is {total:,}: the rows are counted;"
             " print the summary again if lines were repeated or edited"
         )
     return tuple(found)

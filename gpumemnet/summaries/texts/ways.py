@@ -33,17 +33,17 @@ def check(summary: ModelSummary, *, path: str) -> tuple[str, ...]:
         raise SummaryError(
             path=path,
             line=quantized.line,
-            problem="its weights are quantized (bitsandbytes), and no text tells what they take",
+            problem="its weights are quantized (bitsandbytes), and no text shows what they need",
             fix=_TRACE.format(command="python train.py"),
         )
     classes = {cls for layer in summary.layers for cls, _ in layer.path}
     found = []
     if any(map(_SHARDED.match, classes)):
         fix = _TRACE.format(command="torchrun --nproc-per-node=N train.py")
-        found.append(f"FSDP: a rank holds a part of this model, and all of it is booked; {fix}")
+        found.append(f"FSDP: a rank has a part of this model, and all of it is booked; {fix}")
     if summary.format is Source.MODULE_REPR and any(map(_ADAPTED.match, classes)):
         fix = _TRACE.format(command="python train.py")
         found.append(
-            f"LoRA: print(model) does not tell what is frozen, and all weights count as trained; {fix}"
+            f"LoRA: print(model) does not show what is frozen, and all weights count as trained; {fix}"
         )
     return tuple(found)

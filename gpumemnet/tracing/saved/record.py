@@ -174,7 +174,7 @@ def _profile(tree: Any, path: str) -> ModelProfile:
                 raise broken(path, f"{name} is unknown")
             known[name] = next(word for word in WORDS[name] if word == value)
         elif name not in known:
-            raise broken(path, "a profile holds a number that nobody here knows")
+            raise broken(path, "a profile contains an unknown number")
         elif type(value) is not int or not 0 <= value <= MAX_NUMBER:
             raise broken(path, f"{name} is no possible number")
         else:
@@ -195,7 +195,7 @@ def _lines(tree: Mapping[str, Any], name: str, path: str) -> tuple[str, ...]:
 
 def _line(value: Any, name: str, path: str) -> str:
     if not isinstance(value, str) or len(value) > MAX_LINE or not value.isprintable():
-        raise broken(path, f"{name} holds what is no line of text")
+        raise broken(path, f"{name} contains an invalid line")
     return value
 
 

@@ -21,7 +21,7 @@ _START = os.path.join(os.environ.get(STARTED_IN, ""), "")
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|/gpumemnet/tracing/")
 END_OF_INPUT = "EOF when reading a line"
-ASKED = "it asks for something to be typed, and a trace has nobody to ask: give it what it asks for as an argument"
+ASKED = "it reads typed input, which a trace cannot give: pass the input as an argument"
 
 
 class Failures:
@@ -130,9 +130,9 @@ def of_trace(kind: str, words: str) -> str:
     if kind in ("DynamicOutputShapeException", "DataDependentOutputException"):
         return f"what {words.removeprefix('aten.').split('.')[0]} gives depends on values, and a trace computes none"
     if "CUDA driver version is insufficient" in words or "Found no NVIDIA driver" in words:
-        return "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none"
+        return "it calls the CUDA driver itself (a CUDA graph, a custom kernel), which a trace does not have"
     if "_share_fd_: only available on CPU" in words or "_share_filename_: only available on CPU" in words:
-        return "it shares tensors of the GPU with processes of its own, and a trace runs one: try it with one process"
+        return "it shares tensors of the GPU with its own processes, and a trace runs one: try it with one process"
     if END_OF_INPUT in words:
         return ASKED
     return words if kind == "TraceError" else ""

@@ -48,7 +48,7 @@ def line(name: str) -> str:
     Args:
         name: Name of the framework.
     """
-    return f"it trains with {name}, and a trace sees PyTorch alone; {WAYS[name]}"
+    return f"it trains with {name}, and a trace sees only PyTorch; {WAYS[name]}"
 
 
 def missing(module: str) -> str:

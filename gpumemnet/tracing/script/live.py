@@ -146,8 +146,8 @@ class Run:
         self._evaluations.forget()
         if self._passes == PASSES and not alive():
             raise TraceError(
-                f"it made {PASSES} backward passes without an optimizer of torch.optim, by which steps are told: "
-                "give it one"
+                f"it made {PASSES} backward passes without an optimizer of torch.optim, "
+                "which marks the steps: give it one"
             )
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -22,7 +22,7 @@ peak."""
 PATIENCE = 16
 """Steps of one optimizer after which the trace no longer waits for another that made none or only one."""
 SELDOM = (
-    "an optimizer made fewer than two steps among the first: what it takes besides is not in the estimate"
+    "an optimizer made fewer than two steps among the first: what it needs in addition is not in the estimate"
 )
 
 

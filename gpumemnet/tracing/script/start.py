@@ -28,7 +28,7 @@ PACKAGE = Path(__file__).resolve().parents[2]
 MAX_PROCESSES = 64
 _POLL_S = 0.1
 _LOG_TAIL = 4096
-_REFUSED = "a trace leaves files as they are, and {} was to be changed: name another folder for results"
+_REFUSED = "a trace changes no files, and {} was to be changed: name another folder for results"
 _SITECUSTOMIZE = "from gpumemnet.tracing.script import inside\n\ninside.install()\n"
 
 

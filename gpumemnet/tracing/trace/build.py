@@ -119,7 +119,7 @@ def move_to_cuda(model: nn.Module, dtype: torch.dtype | None) -> None:
 
     Args:
         model: On the CPU; changed in place.
-        dtype: Type to cast floating point values to; None to keep theirs.
+        dtype: Type to cast floating point values to; None to keep their type.
     """
     moved: dict[int, Tensor] = {}
     for module in _depth_first(model):

@@ -99,5 +99,5 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as exc:
         raise TraceError(f"cannot read {path}: {' '.join(str(exc).split())[:200]}") from exc
     if not isinstance(tree, dict):
-        raise TraceError(f"{path} is no config: it holds no object")
+        raise TraceError(f"{path} is no config: it contains no object")
     return tree

@@ -59,7 +59,7 @@ def measure(python: str, env: Mapping[str, str], *, program: Path | None = None)
         try:
             found.append(Base(key=key, base_bytes=told["base_bytes"], gpu=told["gpu"], torch=told["torch"]))
         except KeyError as exc:
-            raise EstimateError(f"{script} told nothing usable ({exc!r})") from exc
+            raise EstimateError(f"{script} printed no usable result ({exc!r})") from exc
     return found
 
 
@@ -85,9 +85,9 @@ def tell(python: str, script: Path, *arguments: str, env: Mapping[str, str]) -> 
     except CommandError as exc:
         raise EstimateError(f"{exc}; --python must name a Python with torch and a GPU") from exc
     except (ValueError, IndexError) as exc:
-        raise EstimateError(f"{script} told nothing usable ({exc!r})") from exc
+        raise EstimateError(f"{script} printed no usable result ({exc!r})") from exc
     if not isinstance(told, dict):
-        raise EstimateError(f"{script} told nothing usable ({str(told)[:60]!r})")
+        raise EstimateError(f"{script} printed no usable result ({str(told)[:60]!r})")
     return told
 
 

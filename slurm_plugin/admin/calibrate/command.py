@@ -27,7 +27,7 @@ from slurm_plugin.admin.options import Command
     "--dry-run", is_flag=True, help="With --deep: print what would be measured, and how long it takes."
 )
 def calibrate(python: str, deep: bool, out: Path, dry_run: bool) -> None:
-    """Measure the memory that a PyTorch process uses beside its tensors; run it on an idle GPU."""
+    """Measure the memory that a PyTorch process uses apart from its tensors; run it on an idle GPU."""
     from slurm_plugin.admin.calibrate import base as calibrating
     from slurm_plugin.admin.calibrate import rules
 

@@ -36,8 +36,8 @@ def as_text(findings: Sequence[Finding]) -> str:
             margin = f"      {'':<{width}}  "
             lines.append(f"{margin}fix: {finding.fix}".replace("\n", f"\n{margin}    "))
     counts = {level: sum(finding.level == level for finding in findings) for level in _MARKS}
-    verdict = f"{counts['fail']} to mend, {counts['warn']} could be better, {counts['ok']} fine"
-    return "\n".join([*lines, f"{verdict}, {counts['unseen']} not to be seen from this machine"])
+    verdict = f"{counts['fail']} to fix, {counts['warn']} to improve, {counts['ok']} fine"
+    return "\n".join([*lines, f"{verdict}, {counts['unseen']} not visible from this machine"])
 
 
 def as_json(findings: Sequence[Finding]) -> str:

@@ -152,7 +152,7 @@ def _undo_unfinished(etc: Path, *, dry_run: bool) -> None:
             click.echo(line)
     elif unfinished(etc):
         raise ConfigError(
-            f"{etc}: an earlier run was cut off; run this without --dry-run, which first undoes that"
+            f"{etc}: an earlier run was interrupted; run this without --dry-run to undo it first"
         )
 
 

@@ -41,7 +41,7 @@ def obstacles(wanted: Sequence[Wanted]) -> list[str]:
 
 def _of_file(each: Wanted, mounts: frozenset[str]) -> Iterator[str]:
     if each.path.is_symlink() and not each.path.exists():
-        yield f"a link that leads nowhere ({os.readlink(each.path)}); make its file, or take the link away"
+        yield f"a link that leads nowhere ({os.readlink(each.path)}); create its file, or remove the link"
         return
     path = each.path.resolve()
     if path.exists() and not path.is_file():
@@ -51,14 +51,14 @@ def _of_file(each: Wanted, mounts: frozenset[str]) -> Iterator[str]:
         yield "is mounted by itself (a bind mount) and cannot be replaced; change it where it comes from"
     folder = path.parent
     if not folder.exists() and not each.folder:
-        yield f"there is no folder {folder} on this machine; run this where it is, or make it"
+        yield f"there is no folder {folder} on this machine; run this where it is, or create it"
         return
     while not folder.exists():
         folder = folder.parent
     if not folder.is_dir():
         yield f"{folder} is no folder"
     elif (flag := _flag(path)) or (flag := _flag(folder)):
-        yield f"chattr(1) has made it {flag}; take that away with `chattr -i -a` first"
+        yield f"chattr(1) has made it {flag}; remove that with `chattr -i -a` first"
     elif not os.access(folder, os.W_OK | os.X_OK):
         read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
         yield (

@@ -136,7 +136,7 @@ def _accounts(values: Mapping[str, str]) -> str:
         [
             "AccountingStorageTRES=gres/gpu,gres/shard",
             f"PartitionName={values['partition']} ... TRESBillingWeights={weights}",
-            f"sacctmgr modify qos NAME set MaxTRESPerUser=billing={shards}    where it says gres/gpu=1; others alike",
+            f"sacctmgr modify qos NAME set MaxTRESPerUser=billing={shards}    where it has gres/gpu=1; likewise others",
         ]
     )
 

@@ -52,7 +52,7 @@ class Plan:
         before: Text of each file that changes; None for a new file.
         after: New text of each file.
         left: Findings of `rad doctor` on these files that would remain.
-        told: Its other findings: whole-GPU jobs may meet shared ones. The site decides how GPUs are told apart.
+        told: Its other findings: whole-GPU jobs may meet shared ones. The site decides how GPUs are distinguished.
     """
 
     before: Mapping[Path, str | None] = field(default_factory=dict)
@@ -146,7 +146,9 @@ def _facts(
     """Return the facts from files alone; running daemons are not asked, since they run with the old files."""
     slurm = read_conf(slurm_conf, read)
     if slurm is None:
-        raise ConfigError(f"{slurm_conf}: cannot be read; say --slurm FOLDER, or run where slurm.conf is")
+        raise ConfigError(
+            f"{slurm_conf}: cannot be read; add --slurm FOLDER, or run this where slurm.conf is"
+        )
     config_text = read(config_path)
     scripts = hook_scripts(slurm, slurm_conf, version, planned)
     hooks = {

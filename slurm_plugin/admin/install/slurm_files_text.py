@@ -33,11 +33,11 @@ def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool) -> str:
         lines.append(f"left to you: {finding.subject}: {finding.text}")
         lines += [f"    {line}" for line in f"fix: {finding.fix}".splitlines()] if finding.fix else []
     if plan.refused:
-        lines.append("nothing of Slurm's was changed: mend what is left to you first, then run this again")
+        lines.append("Slurm's files were not changed: fix what is left to you first, then run this again")
     elif plan.after and not dry_run:
         lines.append(f"Slurm's files as they were: {places['etc']}/slurm-files/before")
         folders = " and ".join(dict.fromkeys((places["etc"], places["slurm"])))
         lines.append(NEXT.format(folders=folders, key=f"{places['etc']}/key"))
     elif not plan.after:
-        lines.append("Slurm's files say all that is needed")
+        lines.append("Slurm's files need no change")
     return "\n".join(lines)

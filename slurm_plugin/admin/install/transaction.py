@@ -150,9 +150,9 @@ def put_back(etc: Path) -> tuple[str, ...]:
             now = _read(path)
             if _digest(now) == row["new"]:
                 _restore(path, _read(journal / str(number)), row)
-                said.append(f"{path}: as it was before a change that was cut off")
+                said.append(f"{path}: restored to its state before an interrupted run")
             elif _digest(now) != row["old"]:
-                said.append(f"{path}: left alone, because it was changed after a change that was cut off")
+                said.append(f"{path}: not restored, because it was changed after an interrupted run")
         for folder in reversed(told["folders"]):
             with suppress(OSError):  # other files were added meanwhile
                 Path(folder).rmdir()
@@ -164,7 +164,9 @@ def put_back(etc: Path) -> tuple[str, ...]:
 def _begin(writes: Sequence[Write], journal: Path, made: Sequence[Path]) -> None:
     """Write the journal; it is valid only once its list exists."""
     if (journal / _LIST).exists():
-        raise ConfigError(f"{journal}: another `rad install` or `rad uninstall` was cut off; run this again")
+        raise ConfigError(
+            f"{journal}: another `rad install` or `rad uninstall` was interrupted; run this again"
+        )
     _forget(journal)
     journal.mkdir(mode=0o700)
     rows = []
@@ -172,7 +174,7 @@ def _begin(writes: Sequence[Write], journal: Path, made: Sequence[Path]) -> None
         for number, each in enumerate(writes):
             now = _read(each.path)
             if now != each.old:
-                raise ConfigError(f"{each.path}: somebody changed it meanwhile; run this again")
+                raise ConfigError(f"{each.path}: it was changed meanwhile; run this again")
             row: dict[str, Any] = {
                 "path": str(each.path),
                 "old": _digest(each.old),

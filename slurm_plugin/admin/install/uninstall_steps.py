@@ -22,12 +22,12 @@ HOLDERS = (
 _SHARDS = re.compile(r"\bgres[:/]shard\b")
 _MOST_NAMED = 20
 
-UNASKED = f"before that no job may hold or wait for shards: {HOLDERS} | grep -E 'gres[:/]shard'"
+UNASKED = f"before that no job may use or wait for shards: {HOLDERS} | grep -E 'gres[:/]shard'"
 FLAGS_STAY = "PrologFlags stay until slurmctld, restarted, runs with this slurm.conf; then run this again"
 AFTERWARDS = (
     "then copy the files to all machines; restart slurmctld first and at once (a slurmd that starts before it reports\n"
     "fewer shards than slurmctld expects, and gets no job until then), slurmd afterwards;\n"
-    "then run this again: it takes PrologFlags back, which slurmd must lose first and slurmctld last"
+    "then run this again: it removes PrologFlags, which slurmd must lose first and slurmctld last"
 )
 
 
@@ -114,9 +114,9 @@ def _jobs_text(jobs: Sequence[str] | None) -> str:
         return ""
     more = f" and {len(jobs) - _MOST_NAMED} more" if len(jobs) > _MOST_NAMED else ""
     return (
-        f"jobs that hold or wait for shards: {', '.join(jobs[:_MOST_NAMED])}{more}\n"
+        f"jobs that use or wait for shards: {', '.join(jobs[:_MOST_NAMED])}{more}\n"
         "slurm.conf must keep its shards until they have ended: wait for them or cancel them, then run this again;\n"
-        'with mode = "off" in rad.toml and `rad reload`, new jobs ask for none'
+        'with mode = "off" in rad.toml and `rad reload`, new jobs request none'
     )
 
 
@@ -130,21 +130,21 @@ def as_text(removal: Removal, *, edited: bool, jobs: Sequence[str] | None) -> st
     """
     lines = []
     for one in removal.edits:
-        what = f"changed, as it was in {one.path.name}{SAVED}" if edited else "still speaks of RAD"
+        what = f"changed, as it was in {one.path.name}{SAVED}" if edited else "still mentions RAD"
         lines.append(f"{one.path}: {what}")
         lines += [f"    {row}" for row in changed_lines(one.old, one.new or "")]
     if removal.edits:
-        lines += [] if edited else ["change these lines, or say --edit-slurm"]
+        lines += [] if edited else ["change these lines, or add --edit-slurm"]
         lines += (
             [UNASKED] if removal.takes_shards and jobs is None else list(filter(None, [_jobs_text(jobs)]))
         )
         lines.append(AFTERWARDS)
     lines += [f"remove {path}" for path in removal.remove]
-    lines += [f"keep {path}: it does nothing now" for path in removal.stubs]
+    lines += [f"keep {path}: it has no effect now" for path in removal.stubs]
     if removal.stubs:
         folders = sorted({f"{path.parent}/*.sh" for path in removal.stubs})
         lines.append(
-            f"a slurmd that was not restarted still starts these; once all of them were: rm {' '.join(folders)}"
+            f"a slurmd that was not restarted still starts these; once all are restarted: rm {' '.join(folders)}"
         )
     lines += [f"keep {path}: Slurm still names it, or slurmctld does not answer" for path in removal.named]
     lines += [f"keep {path}: changed since `rad install` wrote it" for path in removal.changed]

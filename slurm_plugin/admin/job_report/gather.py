@@ -65,7 +65,8 @@ def _times(job_id: int, config: Config, missing: list[str]) -> JobTimes | None:
         return None
     if found is None:
         missing.append(
-            "Slurm: it " + ("has no such job" if accounts else "forgot the job, and there is no slurmdbd")
+            "Slurm: it "
+            + ("has no such job" if accounts else "no longer has the job, and there is no slurmdbd")
         )
     return found
 

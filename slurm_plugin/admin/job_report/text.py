@@ -19,7 +19,7 @@ from slurm_plugin.core.units import human
 VERSION = 1
 MOST_EVENTS = 20
 _LONGEST = 160
-_BASES = {"asked": "as asked", "estimate": "by our estimate", "history": "as seen before"}
+_BASES = {"asked": "as requested", "estimate": "as estimated", "history": "from earlier runs"}
 
 
 def as_text(story: Story) -> str:
@@ -59,7 +59,7 @@ def _lines(story: Story) -> Iterator[tuple[str, str]]:
     where = f", partition {times.partition}: {times.state}" if times else ""
     yield f"Job {found.job_id}", f"{who}{where}".removeprefix(", ")
     if times and times.asked:
-        yield "asked", one_line(times.asked, _LONGEST)
+        yield "requested", one_line(times.asked, _LONGEST)
     if story.model is not None:
         yield "model", str(story.model)
     if found.booking is not None:
@@ -73,7 +73,7 @@ def _lines(story: Story) -> Iterator[tuple[str, str]]:
         now = "-" if job.used_bytes is None else human(job.used_bytes)
         yield "now", f"{now} of {human(job.booked_bytes)} on {node} GPU {gpu.index}"
     if story.beside:
-        yield "beside", _names(story.beside)
+        yield "neighbours", _names(story.beside)
     for one in [one for one in found.events if one.event.kind != EventKind.END][-MOST_EVENTS:]:
         yield (
             "event",
@@ -92,7 +92,7 @@ def _booking(booking: Booking) -> Iterator[tuple[str, str]]:
     if booking.memory_bytes is None:
         yield "booked", f"{booking.gpus} whole GPU{'s' * (booking.gpus > 1)}"
         return
-    cap = f", may hold up to {human(booking.cap_bytes)}" if booking.cap_bytes else ""
+    cap = f", limit {human(booking.cap_bytes)}" if booking.cap_bytes else ""
     yield "booked", f"{human(booking.memory_bytes)}, {_BASES[booking.basis]}{cap}"
 
 
@@ -108,9 +108,9 @@ def _run(story: RunStory, name: str) -> Iterator[tuple[str, str]]:
         high = "" if run.p95_smact is None else f" (95th percentile {run.p95_smact:.2f})"
         yield "", f"{told}{high}{energy}"
     if story.neighbours:
-        yield "", f"beside {_names(story.neighbours)}"
+        yield "", f"shared with {_names(story.neighbours)}"
     if story.slowdown is not None and story.neighbours:
-        yield "", f"about {story.slowdown:.1f} times as long as alone, by our model (docs/activity.md)"
+        yield "", f"about {story.slowdown:.1f} times as long as alone, estimated (docs/activity.md)"
 
 
 def _names(neighbours: Sequence[Neighbour]) -> str:

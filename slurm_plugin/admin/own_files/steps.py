@@ -73,18 +73,18 @@ def as_text(steps: Sequence[Step], *, verbose: bool, edited: bool = False) -> st
         if edited and step.action == "differs" and step.path.name in SITE_SCRIPTS:
             lines.append(f"keep {step.path}: your own")
         elif step.action == "show":
-            lines += [f"add to {step.path}, unless it says so already:", _indented(step.content)]
+            lines += [f"add to {step.path}, unless it is there already:", _indented(step.content)]
         elif step.action == "change":
-            text = f"change in {step.path} the line of each GPU node, so that its Gres has shards beside its GPUs:"
+            text = f"change in {step.path} the line of each GPU node, so that its Gres has shards and GPUs:"
             lines += [text, _indented(step.content)]
         elif step.action == "types":
             text = f"add to {step.path}, because this node's GPUs are of several types (docs/admin/gpu-types.md):"
             lines += [text, _indented(step.content)]
         elif step.action == "count":
-            text = f"where slurmdbd keeps accounts, so that limits on GPUs hold for shared jobs too, in {step.path}:"
+            text = f"with slurmdbd, so that limits on GPUs count shared jobs too, in {step.path}:"
             lines += [text, _indented(step.content)]
         elif step.action == "differs":
-            text = f"differs {step.path}: {left_alone(step.why)}; this is what it would say:"
+            text = f"differs {step.path}: {left_alone(step.why)}; its new content would be:"
             lines += [text, _indented(step.content)]
         else:
             lines.append(f"{step.action} {step.path}")
@@ -100,7 +100,7 @@ def left_alone(why: str) -> str:
     Args:
         why: From `installed.why_left_alone`.
     """
-    return f"left alone, because {why}"
+    return f"not changed, because {why}"
 
 
 def says(path: Path, content: bytes) -> bool:

@@ -97,6 +97,6 @@ def _filled(line: str, values: Mapping[str, str]) -> str:
         try:
             return values[match[1]]
         except KeyError as exc:
-            raise ConfigError(f"a template asks for {match[0]}, which has no value") from exc
+            raise ConfigError(f"a template requires {match[0]}, which has no value") from exc
 
     return _NAME.sub(value, line)

@@ -16,7 +16,7 @@ from slurm_plugin.slurm.files.installed import installed_version
 from slurm_plugin.slurm.versions import SPREADING, traits
 
 _SAY = (
-    "say --gpu-memory-mib N, what a GPU of yours has in MiB (on a GPU node: memory.total less memory.reserved of "
+    "add --gpu-memory-mib N, the memory of one GPU in MiB (on a GPU node: memory.total less memory.reserved of "
     "nvidia-smi --query-gpu=memory.total,memory.reserved --format=csv)"
 )
 
@@ -73,7 +73,7 @@ def install_values(
     except DeviceError as exc:
         gpu_memory_mib = gpu_memory_mib or known_memory_mib
         if gpu_memory_mib is None:
-            raise ConfigError(f"no GPU here to ask ({exc}); {_SAY}") from exc
+            raise ConfigError(f"no GPU can be read here ({exc}); {_SAY}") from exc
         readings = ()
     memory_mib = gpu_memory_mib or min(
         (to_mib_down(r.usable_bytes) for r in readings if not r.mig and r.healthy), default=0

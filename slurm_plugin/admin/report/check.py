@@ -55,12 +55,12 @@ def check(row: Mapping[str, Any]) -> None:
     for value in times:
         _number(value, "samples.times_s")
     for card in cards:
-        _is(isinstance(card["name"], str), "the name of a card", "a text")
-        _number(card["index"], "the index of a card")
+        _is(isinstance(card["name"], str), "the name of a GPU", "a text")
+        _number(card["index"], "the index of a GPU")
         for name in SAMPLED:
-            _is(len(card[name]) == len(times), f"{name} of a card", "as long as samples.times_s")
+            _is(len(card[name]) == len(times), f"{name} of a GPU", "as long as samples.times_s")
             for value in card[name]:
-                _number(value, f"{name} of a card", none=True)
+                _number(value, f"{name} of a GPU", none=True)
     for name in ("slurm", "commit"):
         row["machine"][name]
 

@@ -35,7 +35,7 @@ SHOWN = (
     ("crashes", "out of memory"),
     ("recoveries", "recovered"),
     ("lost_to_crashes_s", "lost to crashes (s)"),
-    ("put_backs", "put back"),
+    ("put_backs", "requeued"),
     ("booked_over_used", "booked over used"),
     ("energy_j", "energy (J)"),
     ("smact_mean", "mean SM activity"),
@@ -67,7 +67,7 @@ def _section(runs: list[Run]) -> list[str]:
     whole = whole_runs(runs)
     parts = [f"<h2>{escape(runs[0].title)}</h2>"]
     if any(run.simulated for run in runs):
-        parts.append('<p class="note">Simulated cards and trainings: no GPU was there.</p>')
+        parts.append('<p class="note">Simulated GPUs and training jobs; no real GPU was used.</p>')
     for run in runs:
         if run.cut:
             parts.append(

@@ -64,7 +64,7 @@ def _sums(fleet: Fleet, view: View, width: int) -> list[Line]:
     )
     first: Line = [(f" RAD {time} ", "title"), (f"  {said}", "warn" if sums.silent else "plain")]
     if view.paused:
-        first.append(("  HELD (Z)", "key"))
+        first.append(("  PAUSED (Z)", "key"))
     memory = Bar(
         full=sums.used_bytes / whole,
         light=sums.booked_bytes / whole,

@@ -108,7 +108,7 @@ async def _ask(place: Place, turns: asyncio.Semaphore) -> NodeStatus | str:
         except asyncio.TimeoutError:  # not TimeoutError on Python 3.10
             return f"no answer in {ANSWER_S:g} s"
         except ConnectionRefusedError:
-            return f"nobody at {place[0]}:{place[1]}; rad-monitor answers there with telemetry.serve in its rad.toml"
+            return f"no connection to {place[0]}:{place[1]}; set telemetry.serve in its rad.toml"
         except (OSError, WireError) as exc:
             return one_line(getattr(exc, "strerror", None) or str(exc), 120)
 

@@ -32,7 +32,7 @@ SCREENS = (
             Column(title="SMACT", width=5, right=True, falls=True),
         ),
         rows=rows.jobs,
-        empty="No job holds a GPU.",
+        empty="No job uses a GPU.",
     ),
     Screen(
         name="Users",
@@ -47,7 +47,7 @@ SCREENS = (
             Column(title="", width=0),
         ),
         rows=rows.users,
-        empty="Nobody has a job.",
+        empty="No user has a job.",
     ),
     Screen(
         name="Queue",
@@ -74,6 +74,6 @@ SCREENS = (
             Column(title="WHAT", width=-16),
         ),
         rows=rows.happened,
-        empty="Nothing since the monitors were started.",
+        empty="No events since the monitors were started.",
     ),
 )

@@ -53,8 +53,8 @@ HELP = (
     ("u", "show only rows of the chosen row's first user; again for all"),
     ("F6, > and <", "sort by the next or previous column"),
     ("M, P, N", "sort by memory, SM activity, first column"),
-    ("I", "turn the order round"),
-    ("Z", "hold the screen, go on"),
+    ("I", "reverse the order"),
+    ("Z", "pause or resume the display"),
     ("F1, h or ?", "this page"),
     ("F10 or q", "end"),
 )

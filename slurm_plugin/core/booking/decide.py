@@ -122,7 +122,7 @@ def _single(
     offer: Offer,
 ) -> Rewrite:
     partition, capacity_bytes = offer.partition, offer.partition.capacity_bytes
-    # An estimate may be wrong, and a refusal hurts more than a wait.
+    # An estimate may be wrong, and a refusal costs more than a wait.
     knows_better = claims.policy == "exclusive"
     if estimate is not None and estimate.estimate_bytes > capacity_bytes and not knows_better:
         return Rewrite(reason="too large", refusal=words.too_large(estimate, capacity_bytes))

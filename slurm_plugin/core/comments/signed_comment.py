@@ -48,9 +48,7 @@ def read_key(path: Path) -> bytes:
             raise ConfigError(f"{path}: other users can read the cluster key; run: chmod 600 {path}")
         key = path.read_bytes()
     except PermissionError as exc:
-        fix = (
-            f"run this as root, or as slurmctld's user, who must own it on the controller: chown slurm {path}"
-        )
+        fix = f"run this as root, or as slurmctld's user, which must own it on the controller: chown slurm {path}"
         raise ConfigError(f"{path}: the cluster key cannot be read; {fix}") from exc
     except OSError as exc:
         raise ConfigError(f"{path}: no cluster key ({exc.strerror}); run: rad install --key") from exc

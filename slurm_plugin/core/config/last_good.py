@@ -84,7 +84,7 @@ def _refuse_remains(path: Path, text: str, config: Config, copy: str) -> None:
     if before is None:
         return
     if before.partitions and not config.partitions and config.mode != "off":
-        raise ConfigError(f'{path}: names no partition any more; if that is meant, say mode = "off"')
+        raise ConfigError(f'{path}: names no partition any more; if that is intended, set mode = "off"')
     if copy.startswith(text) and not text.endswith("\n"):
         raise ConfigError(f"{path}: ends in the middle of a line")
 

@@ -44,7 +44,7 @@ class TwoSlots:
         slot = min((0, 1), key=lambda one: slots[one][0] if one in slots else -1)
         head = f"rad-ledger {VERSION} {number} {_checksum(number, text):08x} {len(text)}\n".encode()
         if len(head) + len(text) > SLOT_BYTES:
-            raise OSError(errno.EFBIG, "File too large: more reservations than a ledger holds")
+            raise OSError(errno.EFBIG, "File too large: more allocations than a ledger can store")
         made = False
         try:
             handle = os.open(self._path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -76,10 +76,10 @@ def reservation_from(row: Any) -> Reservation:
         known |= {"gpus": tuple(row["gpus"]), "seats": tuple(row["seats"])}
         missing = [name for name, field in _FIELDS.items() if field.default is MISSING and name not in known]
         if missing:
-            raise LedgerError(f"not a reservation: no {', '.join(missing)}")
+            raise LedgerError(f"not an allocation: no {', '.join(missing)}")
         held = Reservation(**{**known, "kind": "shared" if row["kind"] == "shared" else "whole"})
     except (KeyError, TypeError, ValueError) as exc:
-        raise LedgerError(f"not a reservation: {exc!r:.200}") from exc
+        raise LedgerError(f"not an allocation: {exc!r:.200}") from exc
     whole_numbers = [getattr(held, name) for name in _NUMBERS] + list(held.seats)
     fits = (
         held.gpus
@@ -94,7 +94,7 @@ def reservation_from(row: Any) -> Reservation:
         and (held.profile_key is None or isinstance(held.profile_key, str))
     )
     if not fits:
-        raise LedgerError(f"not a reservation: {json.dumps(row)[:200]}")
+        raise LedgerError(f"not an allocation: {json.dumps(row)[:200]}")
     return held
 
 

@@ -51,9 +51,9 @@ class Ledger:
         """
         others = self.release(wanted.job_id, restart=wanted.restart)
         if others.of_job(wanted.job_id) is not None:
-            raise LedgerError(f"job {wanted.job_id}: a later run of it holds a reservation")
+            raise LedgerError(f"job {wanted.job_id}: a later run of it has an allocation")
         if not wanted.gpus or len(set(wanted.gpus)) != len(wanted.gpus):
-            raise LedgerError(f"job {wanted.job_id}: a reservation needs distinct GPUs")
+            raise LedgerError(f"job {wanted.job_id}: an allocation needs distinct GPUs")
         for uuid in wanted.gpus:
             if uuid not in room_bytes:
                 raise LedgerError(f"job {wanted.job_id}: this node has no GPU {uuid}")

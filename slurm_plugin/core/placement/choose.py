@@ -177,7 +177,7 @@ def _may_join(held: Reservation, demand: Demand, settings: PartitionConfig) -> b
     return held.kind == "shared" and (held.user_id == demand.user_id or not settings.one_user_per_gpu)
 
 
-_NOTHING_HOLDS = "without rad-monitor's guard a job that no cap holds shares with nobody"
+_NOTHING_HOLDS = "without rad-monitor's guard, a job without an enforced limit does not share"
 
 
 def _all_held(room: Room, demand: Demand, unheld: Collection[int]) -> bool:

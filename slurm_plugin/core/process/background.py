@@ -35,7 +35,7 @@ def in_background(
             try:
                 goes_on = once()
             except Exception:
-                log.exception("a bug in %s, which goes on", name)
+                log.exception("internal error in %s, which continues", name)
                 threading.Event().wait(pause_s)
 
     thread = threading.Thread(target=work, name=name, daemon=True)

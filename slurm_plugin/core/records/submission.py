@@ -58,8 +58,8 @@ class JobRequest:
         interactive: From srun or salloc: its request was fixed on the login node, and must not change any more.
         whole_nodes: It gets whole nodes (`--exclusive`, `OverSubscribe=EXCLUSIVE`), where Slurm starts no shards.
         before_shards: It arrives while Slurm has no shards configured yet and would refuse a request for them.
-        other_gres: What `--gres` requests besides GPUs and shards ("nvme:100"); it is kept.
-        other_per_task: What is requested per task besides GPUs, as Slurm wrote it ("cpu=4"); it is kept.
+        other_gres: What `--gres` requests apart from GPUs and shards ("nvme:100"); it is kept.
+        other_per_task: What is requested per task apart from GPUs, as Slurm wrote it ("cpu=4"); it is kept.
         binds_gpus: `--gpu-bind`, which means nothing for part of a GPU.
         gpu_only_option: An option that works only with gres/gpu ("--gpu-freq"), or None.
     """

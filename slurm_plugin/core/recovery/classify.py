@@ -158,7 +158,7 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
         return None
     if outcome.kind == "victim":
         by = "" if outcome.culprit is None else f" (job {outcome.culprit})"
-        reason = f"lost through another's fault{by}, runs again as it was"
+        reason = f"failed because of another job{by}, requeued unchanged"
         return Recovery(booking=booking, lend_priority=outcome.corroborated, reason=reason)
     overrun = outcome.kind == "overrun" and outcome.rerun
     if outcome.kind != "gpu-oom" and not overrun:
@@ -175,13 +175,13 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
         cap_bytes=None,
         recoveries=booking.recoveries + 1,
     )
-    own = "a GPU of its own" if booking.gpus == 1 else f"{booking.gpus} GPUs of its own"
+    own = "a whole GPU" if booking.gpus == 1 else f"{booking.gpus} whole GPUs"
     share = own if larger_bytes is None else human(larger_bytes)
-    why = "held more GPU memory than it booked" if overrun else f"out of GPU memory ({outcome.pattern})"
+    why = "used more GPU memory than it booked" if overrun else f"out of GPU memory ({outcome.pattern})"
     return Recovery(
         booking=following,
         lend_priority=not overrun and outcome.corroborated and _came_near_our_guess(booking, outcome),
-        reason=f"{why}, runs again with {share}",
+        reason=f"{why}, requeued with {share}",
     )
 
 

@@ -35,8 +35,8 @@ _FROM_ZERO = (
 _JOB = ["gpu", "UUID", "Hostname", "jobid", "userid"]
 
 _GPU_GAUGES: dict[str, tuple[str, Callable[[GpuReading], float | None]]] = {
-    "rad_gpu_memory_usable_bytes": ("Memory that processes can have in all", lambda r: r.usable_bytes),
-    "rad_gpu_memory_used_bytes": ("Memory that processes hold", lambda r: r.memory_used_bytes),
+    "rad_gpu_memory_usable_bytes": ("Memory that processes can use", lambda r: r.usable_bytes),
+    "rad_gpu_memory_used_bytes": ("Memory used by processes", lambda r: r.memory_used_bytes),
     "rad_gpu_smact_ratio": ("SM activity, mean over the window", lambda r: r.smact),
     "rad_gpu_smocc_ratio": ("SM occupancy", lambda r: r.counters.smocc),
     "rad_gpu_tensor_ratio": ("Tensor core activity", lambda r: r.counters.tensor),
@@ -48,9 +48,9 @@ _GPU_GAUGES: dict[str, tuple[str, Callable[[GpuReading], float | None]]] = {
     "rad_gpu_nvlink_rx_bytes_per_second": ("Traffic from other GPUs", lambda r: r.counters.nvlink_rx_bytes_s),
     "rad_gpu_power_watts": ("Draw of the board", lambda r: r.counters.power_w),
     "rad_gpu_ecc_uncorrected": ("Uncorrectable memory errors", lambda r: r.counters.ecc_uncorrected),
-    "rad_gpu_last_xid": ("Last Xid error heard", lambda r: r.counters.xid),
+    "rad_gpu_last_xid": ("Last Xid error reported", lambda r: r.counters.xid),
     "rad_gpu_healthy": ("0 after an error that needs a reset", lambda r: int(r.healthy)),
-    "rad_gpu_mig": ("1 if the card is partitioned", lambda r: int(r.mig)),
+    "rad_gpu_mig": ("1 if the GPU is partitioned (MIG)", lambda r: int(r.mig)),
 }
 
 
@@ -83,11 +83,15 @@ def _of_gpus(seen: Seen, host: str) -> Iterator[Metric]:
             if value is not None:
                 gauge.add_metric(_labels(reading, host), value)
         yield gauge
-    source = GaugeMetricFamily("rad_gpu_smact_source", "1; who tells SM activity", labels=[*_GPU, "source"])
+    source = GaugeMetricFamily(
+        "rad_gpu_smact_source", "1; the source of SM activity", labels=[*_GPU, "source"]
+    )
     energy = CounterMetricFamily("rad_gpu_energy_joules", "Energy since the driver was loaded", labels=_GPU)
-    booked = GaugeMetricFamily("rad_gpu_memory_booked_bytes", "What its jobs booked", labels=_GPU)
-    unmanaged = GaugeMetricFamily("rad_gpu_memory_unmanaged_bytes", "Held outside of jobs", labels=_GPU)
-    jobs = GaugeMetricFamily("rad_gpu_jobs", "Jobs that hold it, or part of it", labels=[*_GPU, "kind"])
+    booked = GaugeMetricFamily("rad_gpu_memory_booked_bytes", "Memory booked by its jobs", labels=_GPU)
+    unmanaged = GaugeMetricFamily(
+        "rad_gpu_memory_unmanaged_bytes", "Memory used outside of jobs", labels=_GPU
+    )
+    jobs = GaugeMetricFamily("rad_gpu_jobs", "Jobs with an allocation on it", labels=[*_GPU, "kind"])
     for reading in seen.readings:
         labels, held = _labels(reading, host), seen.ledger.on(reading.uuid)
         source.add_metric([*labels, reading.smact_source or "none"], 1)
@@ -106,10 +110,10 @@ def _labels(reading: GpuReading, host: str) -> list[str]:
 
 
 def _of_jobs(seen: Seen, host: str) -> Iterable[Metric]:
-    booked = GaugeMetricFamily("rad_job_memory_booked_bytes", "What the job booked", labels=_JOB)
-    estimate = GaugeMetricFamily("rad_job_memory_estimate_bytes", "The estimate behind it", labels=_JOB)
-    used = GaugeMetricFamily("rad_job_memory_used_bytes", "What the job holds", labels=_JOB)
-    peak = GaugeMetricFamily("rad_job_memory_peak_bytes", "The most it held on one GPU", labels=_JOB)
+    booked = GaugeMetricFamily("rad_job_memory_booked_bytes", "Memory booked by the job", labels=_JOB)
+    estimate = GaugeMetricFamily("rad_job_memory_estimate_bytes", "Estimated memory of the job", labels=_JOB)
+    used = GaugeMetricFamily("rad_job_memory_used_bytes", "Memory used by the job", labels=_JOB)
+    peak = GaugeMetricFamily("rad_job_memory_peak_bytes", "Peak memory of the job on one GPU", labels=_JOB)
     smact = GaugeMetricFamily("rad_job_smact_ratio", "Its share of SM activity, mean", labels=_JOB)
     index_of = {reading.uuid: reading.index for reading in seen.readings}
     for held in seen.ledger.reservations:
@@ -134,12 +138,12 @@ def _used_by(job_id: int, uuid: str, readings: Sequence[GpuReading], owners: Map
 
 def _of_hooks(counts: HookCounts, host: str) -> Iterator[Metric]:
     events = CounterMetricFamily(
-        "rad_hook_events", "What hooks did", labels=["Hostname", "hook", "event", "policy"]
+        "rad_hook_events", "Events of hooks", labels=["Hostname", "hook", "event", "policy"]
     )
     every = {("epilog", kind.value, ""): 0 for kind in _FROM_ZERO} | counts.events
     for (hook, event, policy), count in sorted(every.items()):
         events.add_metric([host, hook, event, policy], count)
-    times = HistogramMetricFamily("rad_hook_seconds", "How long hooks took", labels=["Hostname", "hook"])
+    times = HistogramMetricFamily("rad_hook_seconds", "Duration of hooks", labels=["Hostname", "hook"])
     for hook, told in sorted(counts.durations.items()):
         times.add_metric([host, hook], [(str(edge), count) for edge, count in told.cumulative()], told.sum_s)
     yield from (events, times)

@@ -26,7 +26,7 @@ class JobStatus:
         user_id: The job's user.
         kind: "shared" or "whole".
         booked_bytes: What it booked on this GPU.
-        estimate_bytes: The estimate behind it, or None.
+        estimate_bytes: Estimated memory of the job, or None.
         used_bytes: Its usage now; None where no source reports it.
         peak_bytes: Its peak usage; None without a monitor.
         smact: Its share of SM activity; None without a monitor.
@@ -53,7 +53,7 @@ class GpuStatus:
         state: "ok", "mig" or "unhealthy".
         usable_bytes: Memory that all processes together can use.
         used_bytes: Memory that processes use.
-        booked_bytes: What its jobs booked.
+        booked_bytes: Memory booked by its jobs.
         unmanaged_bytes: Used by processes outside of jobs.
         smact: SM activity: over the window if `averaged`, else just now.
         smact_source: Its source.

@@ -43,7 +43,7 @@ def make_devices(prefix: str, count: int) -> None:
 def main(argv: Sequence[str] | None = None) -> None:
     """Make GPUs and devices."""
     parser = argparse.ArgumentParser(description="Make a node's simulated GPUs.")
-    parser.add_argument("count", type=int, help="how many cards")
+    parser.add_argument("count", type=int, help="number of GPUs")
     parser.add_argument("mib", type=int, help="memory of each in MiB")
     parser.add_argument("--folder", type=Path, default=Path(ROOT, socket.gethostname()))
     parser.add_argument("--devices", default=DEVICES, metavar="P")

@@ -5,7 +5,7 @@
 Slurm does not report to a Prolog whether a file will be appended to or truncated, so the Epilog finds that out. A file
 that is longer by now, and has the same bytes at its former end, was appended to: only what follows counts. One that was
 truncated or replaced counts from its start, and so does one of the same length that was written to: a script that fails
-twice in the same way prints the same twice. In doubt all of it counts: a job that ran out of memory must be rerun.
+twice in the same way prints the same twice. If unclear, all of it counts: a job that ran out of memory must be rerun.
 """
 
 from __future__ import annotations

@@ -122,4 +122,4 @@ def _leave_out(name: str, row: Row, why: ValueError) -> None:
     if len(_said) >= _MOST_SAID:
         _said.clear()
     _said.add(what)
-    log.warning("left out what Slurm printed, as it cannot be read: %s", what)
+    log.warning("ignored unreadable output of Slurm: %s", what)

@@ -148,4 +148,4 @@ def _times(row: Row) -> JobTimes:
             end_s=seconds_of(row["EndTime"]),
         )
     except ValueError as exc:
-        raise SlurmError(f"Slurm printed what is no job: {exc}") from exc
+        raise SlurmError(f"Slurm printed an invalid job: {exc}") from exc

@@ -45,7 +45,7 @@ def try_submission(words: Sequence[str], *, env: Mapping[str, str], script: str 
     try:
         program = find_program("sbatch", folders=env.get("PATH", "").split(":"))
     except CommandError as exc:
-        raise SlurmError("there is no sbatch on this machine: ask on a login node") from exc
+        raise SlurmError("there is no sbatch on this machine; run this on a login node") from exc
     argv = (program, "--test-only", *words)
     try:  # Slurm answers on standard error, whether it accepts the job or not
         text, refused = run(argv, timeout_s=TIMEOUT_S, env=env, stdin=script, with_errors=True), False

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prolog of slurmd. A non-zero status would drain the node, so a fault of ours is only said in slurmd's log.
+# Prolog of slurmd. A non-zero status would drain the node, so an internal error is only written to slurmd's log.
 # Whatever becomes of the hook, this run has a Prolog (slurm_plugin/core/ledger/ended_runs.py).
 rm -f "/run/rad/ended/$SLURM_JOB_ID"
 # First on a busy processor: a hook needs 0.15 s of it, and among 50 other processes would wait 20 s for that. The outer

@@ -11,6 +11,7 @@ from epilog.tails import TAIL_BYTES, read_tails
 from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.process import child
 from slurm_plugin.slurm.node.owner import Identity
+from tests.timing import within
 
 ME = Identity(user_id=os.geteuid(), group_id=os.getegid())
 NOBODY = Identity(user_id=65534, group_id=65534, user_name="nobody")
@@ -77,7 +78,7 @@ def test_output_to_a_fifo_with_a_writer_that_never_ends_costs_no_time(tmp_path: 
         clock = SystemClock()
         start_s = clock.monotonic_s()
         assert tails(tmp_path / "fifo") == ()
-        assert clock.monotonic_s() - start_s < 2
+        assert clock.monotonic_s() - start_s < within(2)
     finally:
         os.close(reader)
         os.close(writer)
@@ -103,4 +104,4 @@ def test_a_file_that_hangs_is_given_up_and_the_others_are_read(
     paths = ["/nfs/out", str(tmp_path / "err")]
     (found,) = read_tails(paths, owner=ME, deadline=Deadline(clock, 0.3))
     assert found.endswith("xCUDA out of memory") and len(found) == min(TAIL_BYTES, length + 18)
-    assert clock.monotonic_s() - start_s < 2
+    assert clock.monotonic_s() - start_s < within(2)

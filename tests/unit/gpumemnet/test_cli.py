@@ -41,7 +41,7 @@ def test_a_job_script_in_python_is_one(tmp_path: Path) -> None:
     assert run("job.py", cwd=tmp_path).returncode == 0
     (tmp_path / "train.py").write_text("import torch\n")
     done = run("train.py", cwd=tmp_path)
-    assert (done.returncode, "train.py: a script, no summary" in done.stderr) == (2, True)
+    assert (done.returncode, "train.py: a script, not a summary" in done.stderr) == (2, True)
 
 
 def test_json_is_the_contract() -> None:
@@ -122,7 +122,7 @@ def test_a_bug_of_ours_is_one_line_with_status_3_and_its_traceback_in_a_file(tmp
         (tmp_path / "a file").touch()
         done = python(code, RESIDUAL, XDG_STATE_HOME=str(state))
         assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
-        assert done.stderr.startswith("rad-estimate: a bug of ours, please report it: KeyError: 'x'; ")
+        assert done.stderr.startswith("rad-estimate: internal error, please report it: KeyError: 'x'; ")
     assert "Traceback (most recent call last)" in (tmp_path / "rad" / "bugs.log").read_text()
 
 
@@ -208,7 +208,7 @@ def bad_files(folder: Path) -> dict[str, str]:
     return {
         "missing": "no such file; check the path",
         "empty": "the file is empty; print the model's summary into it",
-        "binary": "not text (it holds zero bytes); save the summary as plain text",
+        "binary": "not text (it contains zero bytes); save the summary as plain text",
         "cut": "the table is cut off before 'Total params'; print the summary again and save it unchanged",
         "huge": "100 MiB is too large for a model summary; save only the printed summary",
         "fifo": "not a regular file; name a text file",
@@ -253,7 +253,7 @@ def test_a_job_that_fits_on_no_such_gpu_is_answered_and_is_a_finding() -> None:
     ("words", "fix"),
     [
         (["python", "train.py"], "write -- before the command: rad-estimate -- python train.py"),
-        (["train.py"], "one is made by: rad-estimate --save m.rad -- python train.py"),
+        (["train.py"], "to make one, run: rad-estimate --save m.rad -- python train.py"),
         (["--", "train.py"], "name the Python that trains before it: rad-estimate -- python train.py"),
         (["--gpu-memory", "24", "--gpu", "rtx4090", RESIDUAL], "write for example --gpu-memory 24G"),
     ],
@@ -273,7 +273,7 @@ def test_a_python_without_torch_is_told_where_to_run(tmp_path: Path) -> None:
 def test_a_model_in_a_folder_where_one_may_not_look_is_no_bug(tmp_path: Path) -> None:
     (tmp_path / "job.sh").write_text(f"#!/bin/sh\n#RAD model={'x' * 300}/m.txt\n")  # a name that stat refuses
     done = run("job.sh", cwd=tmp_path)
-    assert done.returncode == 2 and "a bug of ours" not in done.stderr, done.stderr
+    assert done.returncode == 2 and "internal error" not in done.stderr, done.stderr
 
 
 def test_on_a_terminal_it_says_what_one_waits_for(tmp_path: Path) -> None:

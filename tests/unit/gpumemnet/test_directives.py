@@ -7,6 +7,7 @@ from gpumemnet.directives.parse import parse_comment, parse_script
 from gpumemnet.errors import DirectiveError
 from gpumemnet.names import MpsServer
 from gpumemnet.units import GIB, MIB
+from tests.timing import within
 
 JOB = """#!/bin/bash
 #SBATCH --gpus=1
@@ -69,7 +70,7 @@ def test_no_line_of_a_users_keeps_radd_from_everybody_else(line: str) -> None:
     began_s = time.process_time()
     with suppress(DirectiveError):
         parse_script(f"#!/bin/bash\n{line}\n", "job.sh")
-    assert time.process_time() - began_s < 1
+    assert time.process_time() - began_s < within(1)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +88,7 @@ def test_no_line_of_a_users_keeps_radd_from_everybody_else(line: str) -> None:
         ("#RAD model: a.txt", "job.sh:2: each key and its value are one word; write #RAD model=a.txt"),
         (
             "#RAD model=a.txt \\\n#RAD batch_size=64",
-            "job.sh:2: a #RAD line does not go on in the next; begin that with #RAD, and leave the \\ away",
+            "job.sh:2: a #RAD line does not continue on the next line; begin that with #RAD too, and remove the \\",
         ),
         ("#RAD opt=adamw", "job.sh:2: unknown key 'opt'; did you mean optimizer?"),
         ("#RAD memory", "job.sh:2: memory has no value; write memory=VALUE with no spaces around ="),
@@ -178,7 +179,7 @@ def test_memory_is_spelled_as_in_slurm(value: str, n_bytes: int) -> None:
             "job.sh:2: unknown precision 'fp16'; write amp for autocast, in fp16 or bf16, and bf16 for a model that is "
             "itself in 16 bits",
         ),
-        ("#RAD memory=12", "job.sh:2: memory=12 are 12 MiB, less than any process holds; write memory=12G"),
+        ("#RAD memory=12", "job.sh:2: memory=12 are 12 MiB, less than any process uses; write memory=12G"),
         ("#RAD model='a", "job.sh:2: a quote is not closed; add the missing '"),
         (
             "#RAD memory=lots",

@@ -187,8 +187,8 @@ def test_quantized_weights_are_no_small_model() -> None:
 @pytest.mark.parametrize(
     ("cls", "child", "said"),
     [
-        ("FullyShardedDataParallel", "_fsdp_wrapped_module", "FSDP: a rank holds a part of this model"),
-        ("PeftModelForCausalLM", "base_model", "LoRA: print(model) does not tell what is frozen"),
+        ("FullyShardedDataParallel", "_fsdp_wrapped_module", "FSDP: a rank has a part of this model"),
+        ("PeftModelForCausalLM", "base_model", "LoRA: print(model) does not show what is frozen"),
         ("OptimizedModule", "_orig_mod", None),
         ("DistributedDataParallel", "module", None),
     ],

@@ -36,14 +36,14 @@ def test_parameters_of_a_container_are_no_news() -> None:
 
 def test_a_row_that_is_gone_is_told() -> None:
     text = "\n".join(line for line in ROWS.format(total=SUM).splitlines() if "Linear" not in line)
-    assert f"its rows hold 1,792 of {SUM:,} parameters" in said(text)
+    assert f"its rows have 1,792 of {SUM:,} parameters" in said(text)
 
 
 def test_a_row_that_stands_twice_is_told() -> None:
     lines = ROWS.format(total=SUM).splitlines()
     linear = next(line for line in lines if "Linear" in line)
     text = "\n".join(line for each in lines for line in ([each, each] if each == linear else [each]))
-    assert f"its rows hold {SUM + 655370:,} parameters and its total is {SUM:,}" in said(text)
+    assert f"its rows have {SUM + 655370:,} parameters and its total is {SUM:,}" in said(text)
 
 
 def test_recurrent_layers_of_torchsummary_have_no_weights_and_it_says_so() -> None:

@@ -70,7 +70,7 @@ def test_pictures_and_sequences_have_inputs_of_their_own(tmp_path: Path) -> None
     ("tree", "words"),
     [
         ({"hidden_size": 4}, "names no model"),
-        ([1], "holds no object"),
+        ([1], "contains no object"),
         ({"architectures": ["CLIPModel"]}, "give what CLIPModel is trained on"),
     ],
 )

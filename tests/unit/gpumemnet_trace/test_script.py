@@ -127,12 +127,12 @@ def test_a_script_that_fails_is_told_by_its_models_text(tmp_path: Path) -> None:
         (
             "AcceleratorError",
             "CUDA error: CUDA driver version is insufficient for CUDA runtime version\nSearch for ...",
-            "it calls the CUDA driver itself (a CUDA graph, a kernel of its own), and here is none",
+            "it calls the CUDA driver itself (a CUDA graph, a custom kernel), which a trace does not have",
         ),
         (
             "RuntimeError",
             "_share_fd_: only available on CPU",
-            "it shares tensors of the GPU with processes of its own, and a trace runs one: try it with one process",
+            "it shares tensors of the GPU with its own processes, and a trace runs one: try it with one process",
         ),
         ("ValueError", "bad\n column", "ValueError: bad column"),
     ],

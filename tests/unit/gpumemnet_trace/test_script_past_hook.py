@@ -34,8 +34,8 @@ LAUNCHERS = {
         f"{PYTHON} -uS -c \"import site, sys; site.main; sys.path += {sys.path!r}; exec(open('loop.py').read())\"",
         "leave -uS out",
     ),
-    "no environment": (f"env -i {PYTHON} loop.py", "environment of its own"),
-    "in the background": (f"(env -i setsid {PYTHON} loop.py &) ; sleep 60", "environment of its own"),
+    "no environment": (f"env -i {PYTHON} loop.py", "its own environment"),
+    "in the background": (f"(env -i setsid {PYTHON} loop.py &) ; sleep 60", "its own environment"),
 }
 
 

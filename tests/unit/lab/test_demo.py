@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lab.demo import table
-from lab.examples import Example, Row
+from lab.examples import Example, Row, Timed, whole_gpu_end_s
 from lab.watch import Run
 from slurm_plugin.core.units import GIB
 
@@ -52,13 +52,13 @@ def test_a_put_back_is_no_fault_but_a_recovery_that_nobody_expected_is() -> None
         (replace(SHARED, fields=SHARED.fields | {"JobState": "FAILED"}), "FAILED"),
         (replace(SHARED, runs=[]), "ran 0 times"),
         (replace(SHARED, runs=[Run(gpus={("n0", 1), ("n0", 2)})]), "held [2] GPUs"),
-        (replace(SHARED, shards=[0]), "asked for [0] shards"),
-        (replace(SHARED, shards=[WHOLE]), "asked for [39] shards"),
+        (replace(SHARED, shards=[0]), "requested [0] shards"),
+        (replace(SHARED, shards=[WHOLE]), "requested [39] shards"),
         (replace(SHARED, estimate_bytes=None), "no estimate"),
         (replace(SHARED, example=replace(SHARED.example, shared=False), shards=[WHOLE]), "neighbours [2]"),
-        (replace(SHARED, example=replace(SHARED.example, tells="broken")), "was told"),
+        (replace(SHARED, example=replace(SHARED.example, tells="broken")), "its user got"),
         (replace(RECOVERED, returns=[]), "returned"),
-        (replace(RECOVERED, shards=[4, 4]), "asked for [4, 4]"),
+        (replace(RECOVERED, shards=[4, 4]), "requested [4, 4]"),
         (replace(RECOVERED, runs=RECOVERED.runs[:1]), "ran 1 times"),
         (replace(RECOVERED, runs=[SHARED.runs[0], replace(SHARED.runs[0])]), "neighbours [2]"),
         (replace(RECOVERED, rerun_priority=7), "at priority 7"),
@@ -88,3 +88,26 @@ def test_columns_line_up() -> None:
     start = headings.index("estimate")
     assert ruler[start - 1] == " " and ruler[start] == "-"
     assert [row[start:].startswith("3.0 GiB") for row in rows] == [True, True]
+
+
+def timed(seconds: float, *, gpus: int = 1, submitted_s: float = 0.0) -> Timed:
+    """Return a job that started 100 s after its submission."""
+    start_s = submitted_s + 100.0
+    return Timed(gpus=gpus, submitted_s=submitted_s, start_s=start_s, end_s=start_s + seconds)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "end_s"),
+    [
+        ([], 0.0),
+        ([timed(5.0), timed(7.0)], 7.0),
+        ([timed(5.0), timed(7.0), timed(4.0)], 9.0),
+        (
+            [timed(5.0), timed(3.0, gpus=2), timed(1.0)],
+            9.0,
+        ),  # the second waits for both GPUs, the third for one
+        ([timed(5.0), timed(2.0, submitted_s=20.0)], 22.0),
+    ],
+)
+def test_whole_gpus_are_given_in_the_order_of_submission(jobs: list[Timed], end_s: float) -> None:
+    assert whole_gpu_end_s(jobs, gpus=2) == end_s

@@ -149,7 +149,7 @@ def test_the_note_tells_where_it_stood(
 def test_a_delay_that_slurm_refuses_is_slurms_own(tmp_path: Path) -> None:
     slurm = running(kind=NoUpdates)
     event = put_back(node_of(tmp_path, slurm), job(), WHY, refuse=False)
-    assert event.kind == EventKind.PUT_BACK and "Slurm's own delay" in event.detail
+    assert event.kind == EventKind.PUT_BACK and "Slurm's default delay" in event.detail
     assert slurm.told == [(7, "requeue")] and waiting_jobs(tmp_path / "run") == ()
 
 

@@ -30,7 +30,7 @@ def test_what_it_says_in_the_same_words_each_time_is_shown() -> None:
 
 
 def test_a_part_of_a_message_is_no_message() -> None:
-    found = next(each for each in messages.PARTS if each.title.startswith("What else"))
+    found = next(each for each in messages.PARTS if each.title.startswith("Other messages"))
     texts = [text for text, _ in messages.messages_of(found)]
     assert any(text.startswith("RAD: <where>no model summary") for text in texts)
     assert "RAD: " not in texts
@@ -58,7 +58,7 @@ def test_the_line_of_a_job_tells_need_and_reservation_apart() -> None:
             "not found: on a controller, job_submit.lua cannot reach radd and leaves every job as it is; "
             "apt install lua-socket, or dnf install lua-posix",
         ),
-        ("What else", "RAD: <where>no model summary was read, so the GPU memory need is unknown"),
+        ("Other messages", "RAD: <where>no model summary was read, so the GPU memory need is unknown"),
     ],
 )
 def test_messages_are_found_where_they_stand(part: str, line: str) -> None:

@@ -26,8 +26,8 @@ from gpumemnet.tracing.trace.device import replaced
 from gpumemnet.tracing.trace.recorder import Recorder
 from gpumemnet.tracing.trace.tensors import on_cuda
 
-ALONE = "what NCCL holds for a single rank was not measured, and is not in the estimate; a first run tells it"
-FURTHER = "NCCL is counted for one group of ranks; what it holds for further ones was not measured"
+ALONE = "what NCCL uses for a single rank was not measured, and is not in the estimate; a first run shows it"
+FURTHER = "NCCL is counted for one group of ranks; what it uses for further ones was not measured"
 SENT = (
     *("all_reduce", "reduce", "broadcast", "broadcast_object_list", "barrier", "monitored_barrier"),
     *("all_gather_into_tensor", "all_gather_single", "_all_gather_base"),

@@ -13,7 +13,7 @@ from gpumemnet.tracing.script.shield import apart, listened
 from gpumemnet.tracing.script.shield.refusals import Refusals
 
 NONE_HERE = (
-    "nothing here would keep a script from writing over files: neither a mount namespace nor a seccomp filter is "
+    "nothing here can keep a script from overwriting files: neither a mount namespace nor a seccomp filter is "
     "allowed ({}); trace it on another machine, or give the text of its model"
 )
 

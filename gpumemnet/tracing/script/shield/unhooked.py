@@ -54,7 +54,7 @@ def why(pid: int, folder: str) -> str:
 def _cause(words: list[str], environment: dict[str, str], folder: str) -> str:
     name = " ".join(words[:2])[:80]
     if FOLDER not in environment:
-        return f"{name} has an environment of its own (env -i, sudo, a container); keep RAD_* and PYTHONPATH there"
+        return f"{name} has its own environment (env -i, sudo, a container); keep RAD_* and PYTHONPATH there"
     for word in words[1:]:
         if not word.startswith("-") or word.startswith("--"):
             break
@@ -63,9 +63,7 @@ def _cause(words: list[str], environment: dict[str, str], folder: str) -> str:
         if word[1:2] in "cmWX":
             break
     if folder not in environment.get("PYTHONPATH", "").split(os.pathsep):
-        return (
-            "its launcher sets PYTHONPATH anew; write PYTHONPATH=...:$PYTHONPATH there, to keep what it holds"
-        )
+        return "its launcher replaces PYTHONPATH; write PYTHONPATH=...:$PYTHONPATH there, to keep its value"
     return f"{name} did not run sitecustomize from PYTHONPATH; start the training by its Python's own command"
 
 

@@ -66,14 +66,16 @@ def _check_sizes(
     said = f"GPUs of partition {name} have different numbers of shards ({shown})"
     most = max(sizes.values())
     if not traits(facts.version).keeps_gpu_and_shard_apart:
-        text = f"{said}: a job alone on a larger one leaves shards of it to Slurm, and who comes is put back"
+        text = (
+            f"{said}: a whole-GPU job on a larger one leaves shards free, and jobs started there are requeued"
+        )
         yield warn(
             "slurm.conf",
             text,
             "a partition for each size of GPU, or a table for each type in rad.toml, or Slurm 23.11.5 or later",
         )
     elif partition.shards < most:
-        text = f"{said}: what needs more than {partition.shards} of them is refused, or may get one too small"
+        text = f"{said}: a job that needs more than {partition.shards} is refused, or may get a GPU that is too small"
         fixes = [rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(most))]
         if partition.gpu_memory_mib:
             memory_mib = str(max(partition.gpu_memory_mib, most * partition.shard_mib))

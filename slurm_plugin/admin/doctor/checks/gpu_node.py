@@ -38,10 +38,10 @@ def check_gpus(facts: Facts) -> Iterator[Finding]:
             usable = human(reading.usable_bytes)
             yield ok(subject, f"{reading.name}, {usable} usable, SMACT from {reading.smact_source}")
     if facts.monitored:
-        yield ok("rad-monitor", "writes its window")
+        yield ok("rad-monitor", "writes current samples")
     else:
         text = (
-            "no fresh window: no guard acts, jobs that no cap holds share with nobody new, "
+            "no recent samples: the guard does not act, jobs without an enforced limit get no new neighbour, "
             "and no job's peak is known"
         )
         yield warn("rad-monitor", text, command("systemctl enable --now rad-monitor"))
@@ -54,9 +54,9 @@ def check_mps(facts: Facts) -> Iterator[Finding]:
     if not wanting or not facts.gpu_node or simulated:
         return
     if facts.mps_control is None:
-        text = "nvidia-cuda-mps-control is missing: shared jobs run in time slices, and nothing caps their memory"
+        text = "nvidia-cuda-mps-control is missing: shared jobs run by time slicing, without an enforced memory limit"
         fixes = tuple(rad_toml(facts, f"partition.{name}", "sharing", '"streams"') for name in wanting)
-        yield warn("MPS", f"{text}; it comes with the driver, or say so", fixes)
+        yield warn("MPS", f"{text}; it comes with the driver; without it, configure time slicing", fixes)
     else:
         yield ok("MPS", facts.mps_control)
     yield from _check_pipes(facts)
@@ -68,9 +68,7 @@ def check_guard(facts: Facts) -> Iterator[Finding]:
         return
     for name, partition in sharing(facts):
         if not facts.config.features.guard or partition.on_overrun == "warn":
-            text = (
-                f"jobs of partition {name} that take more GPU memory than they booked are named, not stopped"
-            )
+            text = f"jobs of partition {name} that use more GPU memory than they booked are reported, not stopped"
             fixes: list[Deed] = []
             if not facts.config.features.guard:
                 fixes.append(rad_toml(facts, "features", "guard", "true"))
@@ -79,7 +77,7 @@ def check_guard(facts: Facts) -> Iterator[Finding]:
             yield warn("guard", text, tuple(fixes))
     tracking = "" if facts.slurm is None else facts.slurm.settings.get("proctracktype", "")
     if tracking and "cgroup" not in tracking.lower():
-        text = f"ProctrackType={tracking}: a process that leaves its job's tree is nobody's, for Slurm and for us"
+        text = f"ProctrackType={tracking}: a process that leaves its job's process tree counts for no job"
         yield warn("guard", text, slurm_conf(facts, "ProctrackType", "proctrack/cgroup"))
     yield from _check_compute_modes(facts)
 
@@ -88,18 +86,18 @@ def _check_compute_modes(facts: Facts) -> Iterator[Finding]:
     """Check compute modes: a GPU for one process serves one user's MPS server; without MPS, one job (nvidia-smi(1))."""
     closed = _gpus_in(facts, "Prohibited")
     if closed:
-        text = f"GPU {', '.join(closed)} takes no process at all (compute mode PROHIBITED), and jobs are placed there"
+        text = (
+            f"GPU {', '.join(closed)} accepts no process (compute mode PROHIBITED), and jobs are placed there"
+        )
         yield fail("compute mode", text, command(f"nvidia-smi -i {','.join(closed)} -c DEFAULT"))
     exclusive = _gpus_in(facts, "Exclusive_Process")
     default = command(f"nvidia-smi -i {','.join(exclusive)} -c DEFAULT")
-    gpus = f"GPU {', '.join(exclusive)} takes one process at a time"
+    gpus = f"GPU {', '.join(exclusive)} accepts one process at a time"
     for name, partition in sharing(facts) if exclusive else ():
         if partition.sharing == "streams":
-            yield fail(
-                "compute mode", f"{gpus}, and jobs of partition {name} are to share in time slices", default
-            )
+            yield fail("compute mode", f"{gpus}, and jobs of partition {name} share by time slicing", default)
         elif not partition.one_user_per_gpu:
-            text = f"{gpus}, so one user's MPS server: in partition {name} another user's job beside it fails"
+            text = f"{gpus}, so one user's MPS server: in partition {name} a second user's job on it fails"
             fix = rad_toml(facts, f"partition.{name}", "one_user_per_gpu", "true")
             yield fail("compute mode", text, fix)
 
@@ -111,5 +109,8 @@ def _gpus_in(facts: Facts, mode: str) -> list[str]:
 def _check_pipes(facts: Facts) -> Iterator[Finding]:
     """Check that the folder of the MPS pipes allows access for single users."""
     if facts.acls is False:
-        text = "the file system of paths.run has no access control lists: shared jobs run without MPS, without caps"
+        text = (
+            "the file system of paths.run has no access control lists: "
+            "shared jobs run without MPS and without enforced limits"
+        )
         yield fail("MPS", f"{text}; a tmpfs has them", rad_toml(facts, "paths", "run", '"/run/rad"'))

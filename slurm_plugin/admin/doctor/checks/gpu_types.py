@@ -39,7 +39,7 @@ def check_gpu_types(
         for missing in sorted(set(partition.gpus) - known):
             shown = ", ".join(sorted(filter(None, known))) or "none with a type"
             text = f"partition {name} has a table for GPUs of type {missing}, and Slurm's are: {shown}"
-            yield fail("rad.toml", text, "the type as scontrol show node says it (Gres=gpu:TYPE:4)")
+            yield fail("rad.toml", text, "the type as scontrol show node prints it (Gres=gpu:TYPE:4)")
     told: set[str] = set()
     for node, types in kinds.items():
         (kind, *more), each = sorted(types), shards_of(found[node]) // gpus_of(found[node])
@@ -49,7 +49,7 @@ def check_gpu_types(
         size = next((size for size in partition.sizes if size.type == kind), None)
         if kind and size is None:
             told.add(kind)
-            text = f"partition {name} has GPUs of type {kind} ({node}) and no table for it: who names it does not share"
+            text = f"partition {name} has GPUs of type {kind} ({node}) without a table: jobs that name it do not share"
             yield warn("rad.toml", text, rad_toml(facts, table, "shards_per_gpu", str(each)))
         elif size is not None and size.shards != each:
             told.add(kind)
@@ -70,7 +70,7 @@ def _check_named(
         bare = [item for item in parse_gres(gres) if item.name == "shard" and item.type is None]
         if bare and len(kinds) == 1:
             (kind,) = kinds
-            text = f"{node} has shards of no type beside GPUs of type {kind}: no job that names it could run srun"
+            text = f"{node} has shards without a type on GPUs of type {kind}: no job that names it could run srun"
             wanted = re.sub(r"\bshard:(?=\d)", f"shard:{kind}:", gres)
             deeds = row_of(facts, "nodename", node, "Gres", wanted)
             yield fail("slurm.conf", text, deeds or f"NodeName={node} ... Gres={wanted}")

@@ -67,7 +67,7 @@ def check_gres(facts: Facts) -> Iterator[Finding]:
         yield unseen("gres.conf", "slurmctld sends it to GPU nodes alone")
         return
     if facts.gres is None:
-        yield fail("gres.conf", "not beside slurm.conf", missing_lines(facts))
+        yield fail("gres.conf", "not in the folder of slurm.conf", missing_lines(facts))
         return
     per_gpu = shards_per_gpu(facts)
     if not per_gpu:
@@ -146,8 +146,8 @@ def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterat
             text = f"GPU {reading.index}: {max(counts):g} shards of {shard_mib} MiB, but {human(reading.usable_bytes)}"
             yield fail("gres.conf", f"{text} usable", fix)
         else:
-            text = f"GPU {reading.index}: {max(counts):g} shards leave no room for MPS servers and contexts"
-            yield warn("gres.conf", f"{text}: jobs that book the last of them may be put back", fix)
+            text = f"GPU {reading.index}: {max(counts):g} shards leave no memory for MPS servers and contexts"
+            yield warn("gres.conf", f"{text}: jobs that book the last of them may be requeued", fix)
 
 
 def _fewer(facts: Facts, gpu: int, most: int) -> tuple[Deed, ...]:

@@ -84,24 +84,26 @@ def check_limits(facts: Facts) -> Iterator[Finding]:
     if facts.limits is None:
         yield unseen(_SUBJECT, "sacctmgr does not answer here, so limits on GPUs were not looked at")
     if not matters:
-        yield ok(_SUBJECT, "nobody is limited or billed by GPUs")
+        yield ok(_SUBJECT, "no limit or billing counts GPUs")
         return
     if by_gpu and "limits" not in running.get("accountingstorageenforce", "").lower():
-        text = "there are limits on GPUs, and AccountingStorageEnforce has no limits: nobody is held to them"
+        text = "there are limits on GPUs, and AccountingStorageEnforce has no limits: they are not enforced"
         fix = "AccountingStorageEnforce=associations,limits,qos, once every user has an association"
         yield warn(_SUBJECT, text, fix)
     unfair = list(_check_weights(facts, billing))
     yield from unfair
     if len(billing.worths) > 1 and by_gpu:
         text = "partitions bill GPUs differently, so no amount of billing stands for a number of GPUs"
-        fix = "give each such partition a QOS with limits of its own (PartitionName=... QOS=...)"
+        fix = "give each such partition a QOS with its own limits (PartitionName=... QOS=...)"
         yield warn(_SUBJECT, text, fix)
     worth = billing.worth
     loose = [found for limit in by_gpu for found in _check_limit(limit, worth, billing.most_shards)]
     yield from loose
     yield from _check_parts(facts, worth)
     if not (untracked or unfair or loose):
-        text = f"a GPU is billed {_shown(worth)}, as are all of its shards; {len(by_gpu)} limits hold"
+        text = (
+            f"a GPU is billed {_shown(worth)}, as are all of its shards; {len(by_gpu)} limits are consistent"
+        )
         yield ok(_SUBJECT, text)
 
 
@@ -136,7 +138,7 @@ def _check_parts(facts: Facts, worth: Fraction) -> Iterator[Finding]:
         billing = limit.tres.get("billing", 0)
         if limit.name in ("MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES") and 0 < billing < math.floor(worth):
             text = f"{limit.owner}: {limit.name}=billing={billing} is less than a GPU ({_shown(worth)})"
-            fix = 'recovery = "off" in such a partition: a rerun with a GPU of its own would wait for ever'
+            fix = 'recovery = "off" in such a partition: a rerun with a whole GPU would stay pending forever'
             yield warn(_SUBJECT, text, fix)
 
 
@@ -145,9 +147,7 @@ def _check_limit(limit: Limit, worth: Fraction, shards: int) -> Iterator[Finding
     said = f"{limit.owner}: {limit.name}=gres/gpu={gpus}"
     change = f"sacctmgr -i modify {limit.target} set {limit.name}"
     if limit.name.startswith("Min"):
-        yield fail(
-            _SUBJECT, f"{said} keeps out every job that shares a GPU", command(f"{change}=gres/gpu=-1")
-        )
+        yield fail(_SUBJECT, f"{said} excludes every job that shares a GPU", command(f"{change}=gres/gpu=-1"))
         return
     if limit.name == "MaxTRESPerNode" or not gpus:
         # Billing is not an amount of a node, and a limit of 0 forbids all jobs.

@@ -53,7 +53,7 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
     if facts.slurm is None:
         return
     for name, loss, then in (
-        ("job_submit", fail, "every job goes on as it was"),
+        ("job_submit", fail, "jobs are submitted unchanged"),
         ("cli_filter", warn, "no model summary is read"),
     ):
         text = facts.lua.get(name)
@@ -62,7 +62,7 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
             yield fail(f"{name}.lua", f"{path} is missing, and slurmctld will not start", "run: rad install")
         elif text is None:
             where = "the controller" if name == "job_submit" else "login nodes and GPU nodes"
-            yield unseen(f"{name}.lua", f"not beside slurm.conf here; it belongs on {where}")
+            yield unseen(f"{name}.lua", f"not in the folder of slurm.conf here; it belongs on {where}")
         elif not re.search(rf"""(?m)^[^-\n]*require\W+{_LUA_MODULES[name]}\b""", text):
             new = _CALLS[name].format(folder=path.parent)
             returns = [n for n, line in enumerate(text.splitlines(), 1) if re.match(r"return\b", line)]
@@ -91,12 +91,14 @@ def _called(facts: Facts, name: str, path: Path, loss: Callable[..., Finding], t
         left = {each: why for each in other if (why := facts.lua_left.get(each)) is not None}
         named = (f"{each} ({left_alone(left[each])})" if each in left else each for each in other)
         text = (
-            f"it calls RAD, and what {folder} holds works, but not as this release has it: {', '.join(named)}"
+            f"it calls RAD, and the files in {folder} work, but differ from this release: {', '.join(named)}"
         )
         if not left:
             return warn(f"{name}.lua", text, command("rad install"))
         return warn(
-            f"{name}.lua", text, f"unless you want it so, move {', '.join(left)} away, then run: rad install"
+            f"{name}.lua",
+            text,
+            f"unless this is intended, move {', '.join(left)} away, then run: rad install",
         )
     return ok(f"{name}.lua", calls)
 

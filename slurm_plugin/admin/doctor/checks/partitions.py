@@ -36,7 +36,7 @@ def check_names(facts: Facts) -> Iterator[Finding]:
         return
     for name in facts.config.partitions:
         if name not in known:
-            text = f"Slurm has no partition {name}: [partition.{name}] is about nothing"
+            text = f"Slurm has no partition {name}: [partition.{name}] has no effect"
             yield fail("rad.toml", text, _renamed(facts, name, list(known)))
     default = next((name for name, row in known.items() if row.get("default", "").upper() == "YES"), None)
     ours = facts.config.default_partition
@@ -55,7 +55,7 @@ def _renamed(facts: Facts, name: str, known: list[str]) -> Change | str:
     ]
     nearest = difflib.get_close_matches(name, free, n=1, cutoff=0.0)
     if not at or not nearest:
-        return "take it out, or name the partition that is meant"
+        return "remove it, or name the intended partition"
     return Change(path=facts.config_path, first=at[0], count=1, new=f"[partition.{nearest[0]}]")
 
 
@@ -124,7 +124,7 @@ def check_nodes(facts: Facts) -> Iterator[Finding]:
             reason = row.get("reason", "")
             if "DRAIN" in row.get("state", "") and reason.startswith("gres/") and node not in told:
                 told.add(node)
-                text = f"{node} is drained ({reason}): its gres.conf says less than slurm.conf"
+                text = f"{node} is drained ({reason}): its gres.conf lists less than slurm.conf"
                 yield fail("slurm.conf", text, command(f"scontrol update NodeName={node} State=RESUME"))
 
 

@@ -52,7 +52,7 @@ def _at_the_source(facts: Facts, finding: Finding) -> Finding:
     lines = [
         f"{deed.path.name}: {deed.new}" if isinstance(deed, Change) else str(deed) for deed in finding.deeds
     ]
-    words = "on the controller, whose files these are copies of, then scontrol reconfigure:"
+    words = "on the controller, where the originals are, then scontrol reconfigure:"
     return replace(finding, fix="\n".join([words, *lines]), deeds=())
 
 
@@ -66,7 +66,7 @@ def check_config(facts: Facts) -> Iterator[Finding]:
         text = f"mode is {facts.config.mode!r}: nothing is changed"
         yield warn(subject, text, rad_toml(facts, "", "mode", '"enforce"'))
     if not facts.config_readable:
-        text = "users cannot read it, so sbatch reads no model of theirs and rad-estimate tells nothing"
+        text = "users cannot read it, so sbatch reads no model summary and rad-estimate does not work"
         yield warn(subject, text, command(f"chmod 644 {facts.config_path}"))
     if not facts.config_copied:
         text = f"no copy of it is kept at {copy_of(facts.config_path)}, for when it is broken"
@@ -90,14 +90,14 @@ def _mended(facts: Facts) -> Fix:
         (table, _, old), new = found[1].rpartition("."), found[2].rpartition(".")[2]
         change = rad_toml(facts, table, old, "")
         line = _line(facts, change)
-        return replace(change, new=line.replace(old, new, 1)) if line else "mend the key that is named"
+        return replace(change, new=line.replace(old, new, 1)) if line else "correct the key that is named"
     if found := _WRONG.search(facts.config_error):
         table, _, key = found[1].rpartition(".")
         for place in (table, "partition_defaults"):  # a partition's value may also stand there
             change = rad_toml(facts, place, key, "")
             if line := _line(facts, change):
                 return replace(change, new=f"#{line}")
-    return "mend the key that is named, or run: rad install"
+    return "correct the key that is named, or run: rad install"
 
 
 def _line(facts: Facts, change: Change) -> str:
@@ -155,7 +155,7 @@ def check_controller(facts: Facts) -> Iterator[Finding]:
         yield warn(
             "radd",
             text,
-            "slurmctld's log says why of each; if it is a time-out, give the controller more CPU",
+            "slurmctld's log gives each reason; if it is a time-out, give the controller more CPU",
         )
     for unit, state in facts.units.items():
         wanted = facts.gpu_node if unit == "rad-monitor" else facts.radd_here

@@ -61,7 +61,7 @@ def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
         if "Alloc" in lacking:
             yield warn("slurm.conf", "salloc and srun reach a node before its Prolog has run", fix)
         else:
-            text = "where many jobs start at once, Slurm takes some Prologs for failed and drains the node"
+            text = "where many jobs start at once, Slurm counts some Prologs as failed and drains the node"
             yield warn("slurm.conf", text, fix)
     yield from _check_restarted(facts)
     yield ok("slurm.conf", f"{facts.slurm_conf_path} was read")
@@ -119,12 +119,10 @@ def _check_select_parameters(facts: Facts) -> Iterator[Finding]:
     if "ll_shared_gres" not in lower and spreads:
         yield warn("slurm.conf", "Slurm fills one GPU with shards before it takes the next", fix)
     if shares and not spreads:
-        text = (
-            f"share_multi_gpu of {shares[0]} needs Slurm 23.11: jobs of several GPUs keep them to themselves"
-        )
+        text = f"share_multi_gpu of {shares[0]} needs Slurm 23.11: jobs with several GPUs do not share them"
         yield warn("rad.toml", text, rad_toml(facts, f"partition.{shares[0]}", "share_multi_gpu", "false"))
     if SPREADING in wanted and SPREADING.lower() not in lower:
-        text = f"no {SPREADING}, so jobs of several GPUs keep them to themselves (share_multi_gpu)"
+        text = f"no {SPREADING}, so jobs with several GPUs do not share them (share_multi_gpu)"
         yield warn("slurm.conf", text, fix)
 
 
@@ -136,7 +134,7 @@ def _check_restarted(facts: Facts) -> Iterator[Finding]:
         running = facts.live.settings.get(name.lower(), "").lower().split(",")
         if set(_lower(facts, name)) - {word.strip() for word in running}:
             said = ",".join(_words(facts, name))
-            text = f"slurmctld runs with {name}={','.join(running)}; slurm.conf has said {said} since"
+            text = f"slurmctld runs with {name}={','.join(running)}; slurm.conf has had {said} since"
             yield fail("slurm.conf", text, command("systemctl restart slurmctld"))
 
 
@@ -184,7 +182,7 @@ def _started(facts: Facts, name: str, named: str, ours: Path, text: str) -> Fix:
     if is_pattern(named):
         link = next((each for each in _LINKS if fnmatch(each, there.name)), "")
         if not link or is_pattern(str(there.parent)):
-            return f"put a script that says `exec {ours}` where {named} finds it"
+            return f"put a script that runs `exec {ours}` where {named} finds it"
         new = Change(path=there.with_name(link), new=f"#!/bin/sh\n[ ! -x {ours} ] || exec {ours}")
         return (new, command(f"chmod 755 {new.path}"))
     if at is not None and facts.version and traits(facts.version).joins_hooks and name != "TaskProlog":

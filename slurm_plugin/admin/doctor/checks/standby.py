@@ -29,11 +29,11 @@ def check_standby(facts: Facts) -> Iterator[Finding]:
     if facts.live is None:
         return
     for name in facts.live.silent:
-        text = f"slurmctld on {name} does not answer: it would take over from nobody"
+        text = f"slurmctld on {name} does not answer: it cannot take over"
         yield warn(_SUBJECT, text, f"start slurmctld on {name}; its log says why it ended")
     forgets = facts.version is not None and traits(facts.version).forgets_shards
     if forgets and no_shards(row.get("gres", "") for row in facts.live.nodes.values()):
-        text = "the standby that took over knows of no shards: new jobs keep their GPU, pending ones that share wait"
+        text = "the standby that took over has no shards: new jobs get whole GPUs, pending shared jobs wait"
         yield warn(_SUBJECT, text, f"start slurmctld on {first} again, which then takes over")
 
 

@@ -43,7 +43,7 @@ def test_what_does_not_run_is_no_fault_and_what_fails_is_one(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines, good = reload(path, FakeSystemd("rad-monitor"), monkeypatch)
-    assert good and "radd: does not run here" in lines[0]
+    assert good and "radd: not running under systemd here" in lines[0]
     assert not reload(path, FakeSystemd("radd", broken="radd"), monkeypatch)[1]
 
 

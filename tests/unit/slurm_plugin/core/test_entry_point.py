@@ -66,7 +66,7 @@ def test_a_bug_is_one_line_that_names_the_file_of_its_traceback(
         status_of(ValueError(f"a text\nof {number} lines"))
     lines = capsys.readouterr().err.splitlines()
     assert lines[1] == (
-        f"rad: a bug of ours, please report it: ValueError: a text of 2 lines; its traceback is in {log}"
+        f"rad: internal error, please report it: ValueError: a text of 2 lines; its traceback is in {log}"
     )
     assert log.read_text().count("Traceback (most recent call last)") == 2
     assert log.stat().st_mode & 0o777 == 0o600

@@ -97,7 +97,7 @@ def test_a_job_beyond_its_booking():
     assert (one.kind, one.job_id, one.response) == ("memory", 1, "requeue")
     assert (one.held_bytes, one.limit_bytes, one.excess_bytes) == (40 * GIB, 4 * GIB, 36 * GIB)
     assert [process.pid for process in one.processes] == [11]
-    assert "booked 4.0 GiB" in one.sentence()
+    assert "above its limit of 4.0 GiB" in one.sentence()
 
 
 def test_a_cap_above_the_booking_is_what_a_job_is_judged_by():
@@ -259,7 +259,7 @@ def test_a_surprise_gives_way_to_what_others_booked():
     ledger = (held(1, cap_bytes=40 * GIB, estimate_bytes=3 * GIB), held(2, 10, user_id=BOB))
     (one,) = found(reading((11, 32), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2})
     assert (one.kind, one.job_id, one.response, one.limit_bytes) == ("surprise", 1, "requeue", 4 * GIB)
-    assert "others need theirs" in one.sentence()
+    assert "another job lacks booked memory" in one.sentence()
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_python_script_is_told_how_it_becomes_a_summary(tmp_path: Path) -> Non
     (tmp_path / "train.py").write_text("import torch\n")
     (line,) = sbatch(tmp_path, "train.py")["say"]
     assert line.endswith(
-        "train.py: a script, no summary; one is made by: rad-estimate --save m.rad -- python train.py"
+        "train.py: a script, not a summary; to make one, run: rad-estimate --save m.rad -- python train.py"
     )
 
 
@@ -108,7 +108,7 @@ def test_weights_are_told_from_a_summary(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(bytes(5000))
     (line,) = sbatch(tmp_path, name)["say"]
     assert line.endswith(
-        f"{name}: weights, no summary; one is made by: rad-estimate --save m.rad -- python train.py"
+        f"{name}: weights, not a summary; to make one, run: rad-estimate --save m.rad -- python train.py"
     )
 
 

@@ -167,6 +167,6 @@ def test_each_grant_is_told(tmp_path: Path) -> None:
     node = node_of(tmp_path, Printed())
     MoreTime(node, shared_s=lambda _: 300.0, say=lambda *line: told.append(line)).look()
     assert told == [
-        (EventKind.MORE_TIME, "job 7 shared its GPU: its limit is 15 minutes now, it asked for 10")
+        (EventKind.MORE_TIME, "job 7 shared its GPU: its limit is 15 minutes now, it requested 10")
     ]
     assert os.listdir(node.run / "monitor" / "limits") == ["7.json"]

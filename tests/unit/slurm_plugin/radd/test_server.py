@@ -101,7 +101,7 @@ def test_what_is_no_request_gets_an_error_or_nothing(path: Path, data: bytes) ->
 @pytest.mark.usefixtures("server")
 def test_a_bug_costs_one_answer_and_no_thread(path: Path) -> None:
     for _ in range(2 * THREADS):
-        assert "a bug" in json.loads(ask(path, b'{"op":"bug"}\n'))["error"]
+        assert "internal error" in json.loads(ask(path, b'{"op":"bug"}\n'))["error"]
     assert works(path)
 
 

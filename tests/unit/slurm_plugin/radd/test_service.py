@@ -384,4 +384,4 @@ def test_a_bug_over_one_change_does_not_keep_the_next_from_being_heard(
         made.handle({**change, "job_id": job_id, "admin_comment": note})
     made.stop()
     assert [job_id for job_id, _ in heard.notes] == [8]
-    assert "a bug in radd-learn, which goes on" in caplog.text
+    assert "internal error in radd-learn, which continues" in caplog.text

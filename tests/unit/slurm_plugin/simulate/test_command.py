@@ -138,7 +138,7 @@ def test_advice_takes_a_guess_and_says_what_it_left_out(tmp_path: Path) -> None:
     argv = ["advise", str(tmp_path / "jobs.txt"), "--gpus-per-node", "1", "--gpu-memory-mib", "80000"]
     guess = CliRunner().invoke(main, [*argv, "--assume-mib", "6000"]).output
     assert "e+" not in guess and all(len(line.split()) > 2 for line in guess.splitlines()[1:9])
-    assert "taken to need 6000 MiB: a guess of yours" in guess and "Left out: 1 without GPUs." in guess
+    assert "assumed to need 6000 MiB (--assume-mib)" in guess and "Left out: 1 without GPUs." in guess
     found = json.loads(CliRunner().invoke(main, [*argv, "--assume-mib", "6000", "--json"]).output)
     hours = (found["whole"]["gpu_held_s"] - found["shared"]["gpu_held_s"]) / 3600
     assert found["saved"]["gpu_hours"] == pytest.approx(hours, abs=0.1) and hours > 0
@@ -158,7 +158,7 @@ def test_advice_tells_what_slurms_backfill_costs(tmp_path: Path) -> None:
     found = json.loads(CliRunner().invoke(main, [*argv, "--json"]).output)
     hours = [found[way]["mean_completion_s"] / 3600 for way in ("passed", "shared")]
     assert hours[0] < 0.95 * hours[1]
-    told = f"mean completion would be {hours[0]:.3g} h and not {hours[1]:.3g} h"
+    told = f"mean completion would be {hours[0]:.3g} h instead of {hours[1]:.3g} h"
     shown = CliRunner().invoke(main, argv).output
     assert "bf_min_age_reserve=14400" in shown and told in shown
     assert "as Slurm 26.05 counts" in shown

@@ -238,10 +238,10 @@ def test_files_of_another_release_work_and_are_to_be_renewed():
     assert troubles(dataclasses.replace(GOOD, lua_files=LUA)) == []
     (told,) = troubles(dataclasses.replace(GOOD, lua_files=OLDER))
     assert (told.level, told.subject, told.fix) == ("warn", "job_submit.lua", "run: rad install")
-    assert "works, but not as this release has it: rad.lua, rad_fallback.lua, rad_job.lua" in told.text
+    assert "work, but differ from this release: rad.lua, rad_fallback.lua, rad_job.lua" in told.text
     newer = {**LUA, "rad.lua": LUA["rad.lua"] + "-- more\n", "rad_stamp.lua": None}
     (told,) = troubles(dataclasses.replace(GOOD, lua_files=newer))
-    assert told.text.endswith("as this release has it: rad.lua"), "what cannot be read is not judged"
+    assert told.text.endswith("differ from this release: rad.lua"), "what cannot be read is not judged"
     without = {name: text for name, text in LUA.items() if name != "rad_settings.lua"}
     assert [each.level for each in troubles(dataclasses.replace(GOOD, lua_files=without))] == ["warn", "warn"]
 
@@ -342,7 +342,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
         (
             {"config": several_share()},
             "warn",
-            "jobs of several GPUs keep them to themselves (share_multi_gpu)",
+            "jobs with several GPUs do not share them (share_multi_gpu)",
             "SelectTypeParameters=CR_Core_Memory,LL_SHARED_GRES,MULTIPLE_SHARING_GRES_PJ",
         ),
         (
@@ -397,7 +397,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
             "failed",
             "enable --now rad-monitor",
         ),
-        ({"gres": None}, "fail", "not beside slurm.conf", "Name=shard Count=138 File=/dev/nvidia1"),
+        ({"gres": None}, "fail", "not in the folder of slurm.conf", "Name=shard Count=138 File=/dev/nvidia1"),
         (gres(GRES[0]), "fail", "no shards", "Name=shard"),
         (
             gres(GRES[0], {"nodename": "n1", "name": "shard", "count": "160"}),
@@ -483,13 +483,13 @@ def test_plugins_may_be_named_in_either_way(word: str):
                 ),
             },
             "warn",
-            "what needs more than 138 of them is refused",
+            "a job that needs more than 138 is refused",
             "shards_per_gpu = 150",
         ),
         (
             {"config": typed(h200=138), **nodes({"nodename": "n1", "gres": "gpu:h200:2,shard:276"})},
             "fail",
-            "n1 has shards of no type beside GPUs of type h200",
+            "n1 has shards without a type on GPUs of type h200",
             "Gres=gpu:h200:2,shard:h200:276",
         ),
         (
@@ -499,7 +499,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
             },
             "fail",
             "has a table for GPUs of type a100, and Slurm's are: h200",
-            "as scontrol show node says it",
+            "as scontrol show node prints it",
         ),
         (
             {
@@ -510,7 +510,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
                 ),
             },
             "warn",
-            "has GPUs of type a100 (n2) and no table for it",
+            "has GPUs of type a100 (n2) without a table",
             "[partition.gpu.gpus.a100]\nshards_per_gpu = 39",
         ),
         (
@@ -539,37 +539,37 @@ def test_plugins_may_be_named_in_either_way(word: str):
         ({"readings": (reading(0, healthy=False),)}, "fail", "needs a reset", "nvidia-smi -q"),
         ({"readings": (reading(0, smact_source="nvml-utilisation"),)}, "warn", "only utilisation", "DCGM"),
         ({"gpu_node": False, "readings": None}, "unseen", "GPU node", ""),
-        ({"monitored": False}, "warn", "no guard acts", "rad-monitor"),
-        ({"mps_control": None}, "warn", "time slices", "streams"),
+        ({"monitored": False}, "warn", "the guard does not act", "rad-monitor"),
+        ({"mps_control": None}, "warn", "time slicing", "streams"),
         ({"acls": False}, "fail", "access control lists", "/run/rad"),
         (
             {"config": sharing(on_overrun="warn")},
             "warn",
-            "named, not stopped",
+            "reported, not stopped",
             "on_overrun",
         ),
         (
             {"config": sharing(sharing="streams"), "compute_modes": {0: "Exclusive_Process", 1: "Default"}},
             "fail",
-            "GPU 0 takes one process at a time, and jobs of partition gpu are to share in time slices",
+            "GPU 0 accepts one process at a time, and jobs of partition gpu share by time slicing",
             "nvidia-smi -i 0 -c DEFAULT",
         ),
         (
             {"compute_modes": {0: "Exclusive_Process", 1: "Exclusive_Process"}},
             "fail",
-            "GPU 0, 1 takes one process at a time, so one user's MPS server",
+            "GPU 0, 1 accepts one process at a time, so one user's MPS server",
             "one_user_per_gpu = true",
         ),
         (
             {"compute_modes": {0: "Default", 1: "Prohibited"}},
             "fail",
-            "GPU 1 takes no process at all",
+            "GPU 1 accepts no process",
             "nvidia-smi -i 1 -c DEFAULT",
         ),
         (
             {"slurm": ConfFile(settings={**SLURM, "proctracktype": "proctrack/linuxproc"}, lines=NODES)},
             "warn",
-            "leaves its job's tree",
+            "leaves its job's process tree",
             "proctrack/cgroup",
         ),
         ({"slurm": None, "slurm_conf_path": None}, "unseen", "not found here", ""),
@@ -593,7 +593,7 @@ def test_a_gpu_of_one_process_is_fine_where_one_user_at_a_time_has_it():
 def test_the_text_counts_and_puts_each_fix_below():
     text = as_text(troubles(dataclasses.replace(GOOD, mps_control=None, key_error="bad key")))
     assert re.search(r"(?m)^FAIL  key  bad key\n +fix: ", text)
-    assert text.endswith("1 to mend, 1 could be better, 0 fine, 0 not to be seen from this machine")
+    assert text.endswith("1 to fix, 1 to improve, 0 fine, 0 not visible from this machine")
 
 
 def test_the_pages(golden: Golden):
@@ -764,14 +764,14 @@ def test_shards_leave_room_for_mps_servers() -> None:
         config, partitions={"gpu": dataclasses.replace(config.partitions["gpu"], shards_per_gpu=139)}
     )
     facts = dataclasses.replace(GOOD, gres=ConfFile(lines=rows), config=config)
-    told = [found for found in examine(facts) if "leave no room for MPS" in found.text]
+    told = [found for found in examine(facts) if "leave no memory for MPS" in found.text]
     assert [found.level for found in told] == ["warn", "warn"]
     assert "count=138" in told[0].fix.lower() and "shards_per_gpu = 138" in told[0].fix
     streams = dataclasses.replace(config.partitions["gpu"], sharing="streams")
     plain = dataclasses.replace(facts, config=dataclasses.replace(config, partitions={"gpu": streams}))
-    assert not [found for found in examine(plain) if "leave no room for MPS" in found.text]
+    assert not [found for found in examine(plain) if "leave no memory for MPS" in found.text]
     off = dataclasses.replace(facts, config=dataclasses.replace(config, features=Features(mps=False)))
-    assert not [found for found in examine(off) if "leave no room for MPS" in found.text]
+    assert not [found for found in examine(off) if "leave no memory for MPS" in found.text]
 
 
 def test_to_share_several_gpus_needs_a_slurm_that_spreads_shards() -> None:
@@ -779,7 +779,7 @@ def test_to_share_several_gpus_needs_a_slurm_that_spreads_shards() -> None:
         GOOD, config=several_share(), version=(22, 5, 8), **slurm(selecttypeparameters="CR_Core")
     )
     texts = [finding.text for finding in troubles(old)]
-    assert "share_multi_gpu of gpu needs Slurm 23.11: jobs of several GPUs keep them to themselves" in texts
+    assert "share_multi_gpu of gpu needs Slurm 23.11: jobs with several GPUs do not share them" in texts
     ready = slurm(selecttypeparameters="CR_Core_Memory,LL_SHARED_GRES,MULTIPLE_SHARING_GRES_PJ")
     assert troubles(dataclasses.replace(GOOD, config=several_share(), **ready)) == []
 

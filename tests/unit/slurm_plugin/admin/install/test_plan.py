@@ -165,7 +165,7 @@ def test_an_admins_file_is_never_overwritten(tmp_path: Path):
     (tmp_path / "etc/rad/rad.toml").write_text("mine\n")
     output = install(tmp_path)
     assert (tmp_path / "etc/rad/rad.toml").read_text() == "mine\n"
-    assert f"differs {tmp_path}/etc/rad/rad.toml: left alone" in output
+    assert f"differs {tmp_path}/etc/rad/rad.toml: not changed" in output
 
 
 def test_again_changes_nothing_and_keeps_the_key(tmp_path: Path):
@@ -234,7 +234,7 @@ def test_a_first_install_that_is_cut_off_anywhere_is_taken_back_whole(
 def test_an_upgrade_that_is_cut_off_anywhere_is_finished_by_the_next_of_any_release(
     tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it had renewed by then was nobody's: left alone for ever, and its release beside all later ones."""
+    """What it had renewed by then was nobody's: not changed for ever, and its release beside all later ones."""
     install(tmp_path)
     script = tmp_path / "etc/slurm/job_submit.lua"
     everything = list(tmp_path.rglob("*.lua"))
@@ -328,7 +328,7 @@ def test_no_half_of_a_file_stays_where_the_disk_is_full(tmp_path: Path):
 
 def test_a_script_that_is_changed_by_the_same_command_is_not_called_left_alone(tmp_path: Path) -> None:
     step = Step(action="differs", path=tmp_path / "job_submit.lua", content=b"ours()\n", why="so it is")
-    assert "left alone, because so it is; this is what it would say" in as_text([step], verbose=False)
+    assert "not changed, because so it is; its new content" in as_text([step], verbose=False)
     assert as_text([step], verbose=True, edited=True) == f"keep {tmp_path}/job_submit.lua: your own"
 
 
@@ -375,18 +375,18 @@ def test_doctor_says_of_a_lua_file_what_install_would_do(tmp_path: Path, how: st
         assert (steps[path].action, found.fix) == ("update", "run: rad install")
         return
     whys = {"changed": "it was changed since rad install wrote it", "unknown": "rad install did not write it"}
-    assert f"differs {path}: left alone, because {whys[how]}; this" in as_text([steps[path]], verbose=False)
-    assert f"rad_job.lua (left alone, because {whys[how]})" in found.text
-    assert found.fix == "unless you want it so, move rad_job.lua away, then run: rad install"
+    assert f"differs {path}: not changed, because {whys[how]}; its" in as_text([steps[path]], verbose=False)
+    assert f"rad_job.lua (not changed, because {whys[how]})" in found.text
+    assert found.fix == "unless this is intended, move rad_job.lua away, then run: rad install"
     path.write_bytes(steps[path].content)
     script = tmp_path / "job_submit.lua"
     script.write_text(script.read_text() + "-- another line\n")
-    assert (told().level, told().text) == ("ok", f"calls RAD; left alone, because {whys['changed']}")
+    assert (told().level, told().text) == ("ok", f"calls RAD; not changed, because {whys['changed']}")
 
 
 def test_without_gpus_and_without_their_memory_it_asks(tmp_path: Path):
     result = CliRunner().invoke(main, ["install", "--root", str(tmp_path)])
-    assert (result.exit_code, "say --gpu-memory-mib" in result.output) == (2, True)
+    assert (result.exit_code, "add --gpu-memory-mib" in result.output) == (2, True)
     assert "nvidia-smi --query-gpu" in result.output, "how it is found"
 
 

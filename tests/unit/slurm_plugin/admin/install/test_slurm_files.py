@@ -368,7 +368,7 @@ def gres_of_nodes_in(text: str) -> set[str]:
 def test_a_file_that_changed_since_it_was_read_is_left_alone(site: Site) -> None:
     plan = site.plan()
     site.change("lab", "other")
-    with pytest.raises(ConfigError, match="somebody changed it meanwhile"):
+    with pytest.raises(ConfigError, match="it was changed meanwhile"):
         change_together(backup.writes(site.rad, plan.before, plan.after, runs=plan.runs), site.rad)
 
 
@@ -378,7 +378,7 @@ def test_all_files_are_looked_at_before_the_first_is_changed(site: Site) -> None
     last = list(plan.after)[-1]
     last.write_text((last.read_text() if last.exists() else "") + "# somebody else\n")
     before = site.files()
-    with pytest.raises(ConfigError, match="somebody changed it meanwhile"):
+    with pytest.raises(ConfigError, match="it was changed meanwhile"):
         change_together(backup.writes(site.rad, plan.before, plan.after, runs=plan.runs), site.rad)
     assert site.files() == before  # gres.conf without its slurm.conf drains nodes
 

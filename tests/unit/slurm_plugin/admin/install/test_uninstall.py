@@ -126,7 +126,7 @@ def test_what_slurm_names_stays_without_being_asked_to_edit(site: Path) -> None:
     left = files(site)
     assert left["etc/slurm/slurm.conf"].decode() == WITH_RAD
     assert {"etc/rad/prolog.sh", "etc/rad/task_prolog.sh", "etc/slurm/job_submit.lua"} <= set(left)
-    assert "does nothing" in rad(site, "uninstall", status=1)
+    assert "has no effect" in rad(site, "uninstall", status=1)
     assert "python" not in left["etc/rad/epilog.sh"].decode(), "slurm.conf names another Epilog"
 
 

@@ -188,7 +188,7 @@ def test_what_cannot_be_looked_at_is_named(site: Site) -> None:
 @pytest.mark.parametrize(
     ("conf", "words"),
     [
-        ("ClusterName=a\n", "forgot the job, and there is no slurmdbd"),
+        ("ClusterName=a\n", "no longer has the job, and there is no slurmdbd"),
         ("AccountingStorageType=accounting_storage/slurmdbd\n", "has no such job"),
     ],
 )

@@ -111,7 +111,7 @@ def test_a_run_that_was_cut_off_or_simulated_says_so_and_is_no_baseline(tmp_path
     out = tmp_path / "page.html"
     assert CliRunner().invoke(main, ["report", *map(str, files), "--out", str(out)]).exit_code == 0
     text = out.read_text()
-    assert "whole was cut off" in text and "no GPU was there" in text
+    assert "whole was cut off" in text and "no real GPU was used" in text
     assert "(0.25)" not in text
 
 

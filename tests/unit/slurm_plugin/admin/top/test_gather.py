@@ -104,7 +104,7 @@ def test_one_that_answers_among_those_that_do_not(tmp_path: Path, answering: Cal
     assert all(troubles.values()), troubles
     assert "404" in troubles["other"]
     assert "no answer in 1 s" in troubles["hangs"]
-    assert troubles["gone"].startswith(f"nobody at 127.0.0.1:{ports['gone']}; rad-monitor answers there")
+    assert troubles["gone"].startswith(f"no connection to 127.0.0.1:{ports['gone']}; set telemetry.serve")
     (job,) = [job for _, _, job in fleet.jobs()]
     assert fleet.user(job.user_id) != "" and job.job_id == 7
 

@@ -15,6 +15,7 @@ from slurm_plugin.core.config import last_good, timed_read
 from slurm_plugin.core.config.last_good import config_in_force, copied_at_s, copy_of
 from slurm_plugin.core.config.load import DEFAULT_PATH
 from slurm_plugin.core.errors import ConfigError
+from tests.timing import within
 
 READ_S = timed_read.READ_S
 """As shipped; other tests wait longer (conftest.py)."""
@@ -76,7 +77,7 @@ def test_whatever_is_wrong_with_rad_toml_the_last_good_one_stays_in_force(
     BREAKS[how](path)
     start_s = time.monotonic()
     found = config_in_force(path)
-    assert time.monotonic() - start_s < 5
+    assert time.monotonic() - start_s < within(5)
     assert found.config == before
     assert str(path) in found.trouble and "last good copy" in found.trouble
     assert copy_of(path).read_text().endswith(GOOD), "what is broken is not kept"
@@ -109,7 +110,7 @@ def test_a_file_server_that_hangs_costs_a_second(path: Path, monkeypatch: pytest
     monkeypatch.setattr(timed_read, "READ_S", READ_S)
     start_s = time.monotonic()
     found = config_in_force(path)
-    assert time.monotonic() - start_s < 3
+    assert time.monotonic() - start_s < within(3)
     assert "out of time" in found.trouble and found.config.partitions["gpu"].policy == "lug"
 
 

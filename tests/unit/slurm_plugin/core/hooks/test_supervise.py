@@ -10,6 +10,7 @@ import pytest
 from fakes import hangs_for_good
 
 from slurm_plugin.core.hooks.supervise import Limits, age_s, hook_started_s, supervised
+from tests.timing import within
 
 QUICK = Limits(work_s=0.8, end_s=1.6, least_s=0.4)
 
@@ -48,7 +49,7 @@ def test_the_rescue_follows_in_time_and_hears_why(tmp_path: Path, kind: str) -> 
 
     start_s = now_s()
     assert supervised(work, rescue, started_s=start_s, limits=QUICK) == 0
-    assert now_s() - start_s < QUICK.end_s + 0.5
+    assert now_s() - start_s < QUICK.end_s + within(0.5)
     words = {"dies": "ended early", "raises": "ValueError: a bug", "hangs for good": "out of time"}
     assert words.get(kind, "stopped after") in (tmp_path / "why").read_text()
 
@@ -64,7 +65,7 @@ def test_a_rescue_that_hangs_too_ends_in_time_with_status_0(capfd: pytest.Captur
         )
         == 0
     )
-    assert now_s() - start_s < QUICK.end_s + 0.5
+    assert now_s() - start_s < QUICK.end_s + within(0.5)
     assert "out of time" in capfd.readouterr().err
 
 

@@ -34,7 +34,9 @@ def test_a_bug_in_one_round_is_told_and_the_next_one_comes(caplog: pytest.LogCap
     thread = in_background("worker", once, log=LOG, pause_s=0.0)
     thread.join(timeout=10)
     assert not thread.is_alive() and thread.daemon
-    assert [record.getMessage() for record in caplog.records] == ["a bug in worker, which goes on"] * 2
+    assert [record.getMessage() for record in caplog.records] == [
+        "internal error in worker, which continues"
+    ] * 2
     assert [record.exc_info and repr(record.exc_info[1]) for record in caplog.records] == [
         "ZeroDivisionError('bug')",
         "RuntimeError('another')",

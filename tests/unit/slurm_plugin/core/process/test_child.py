@@ -12,6 +12,7 @@ from fakes import hangs_for_good
 
 from slurm_plugin.core.process import child
 from slurm_plugin.core.process.child import Child, ChildError, in_child
+from tests.timing import within
 
 
 def test_the_answer_arrives_whole_whatever_is_in_it() -> None:
@@ -28,7 +29,7 @@ def test_a_child_that_hangs_is_killed_in_time(tmp_path: Path) -> None:
     start_s = time.monotonic()
     with pytest.raises(ChildError, match="out of time"):
         in_child(task, timeout_s=0.3)
-    assert time.monotonic() - start_s < 3
+    assert time.monotonic() - start_s < within(3)
     pid = int((tmp_path / "pid").read_text())
     deadline_s = time.monotonic() + 5
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline_s:
@@ -47,7 +48,7 @@ def test_a_child_that_dies_is_no_reason_to_wait(end: object) -> None:
     start_s = time.monotonic()
     with pytest.raises(ChildError, match="ended early"):
         in_child(end, timeout_s=30)  # type: ignore[arg-type]
-    assert time.monotonic() - start_s < 10
+    assert time.monotonic() - start_s < within(10)
 
 
 def test_a_grandchild_that_lives_on_holds_nobody_up() -> None:
@@ -65,7 +66,7 @@ def test_a_grandchild_that_lives_on_holds_nobody_up() -> None:
     assert in_child(task, timeout_s=15) == b"done"
     with pytest.raises(ChildError, match="ended early"):
         in_child(dies, timeout_s=15)
-    assert time.monotonic() - start_s < 10
+    assert time.monotonic() - start_s < within(10)
 
 
 def test_a_child_has_none_of_the_hooks_files(capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,7 @@ from slurm_plugin.core.recovery.classify import Ending, classify
 from slurm_plugin.core.recovery.oom_patterns import SHIPPED_PATTERNS, last_found, load_patterns
 from slurm_plugin.core.units import GIB
 from slurm_plugin.slurm.node.output_before import MOST_FILES
+from tests.timing import within
 
 PATTERNS = load_patterns()
 FAILED = Ending(exit_status=256)
@@ -66,7 +67,7 @@ ADVERSARIAL = {
 def test_no_output_of_a_job_costs_root_more_than_its_length(name: str) -> None:
     start_s = time.process_time()
     classify(FAILED, ADVERSARIAL[name], PATTERNS)
-    assert time.process_time() - start_s < MOST_CPU_S
+    assert time.process_time() - start_s < within(MOST_CPU_S)
 
 
 def test_shipped_patterns_are_plain_texts() -> None:
@@ -128,7 +129,7 @@ def test_a_sites_expression_that_never_ends_costs_half_a_second_and_no_recovery(
     own.write_text('[[pattern]]\nname = "ours"\nkind = "gpu"\nregex = "(a+)+b"\n')
     start_s = time.monotonic()
     outcome = shown_by(FAILED, ["a" * 4000 + "\nCUDA out of memory."], own, log_in(tmp_path))
-    assert time.monotonic() - start_s < OWN_PATTERNS_S + 2
+    assert time.monotonic() - start_s < OWN_PATTERNS_S + within(2)
     assert outcome.pattern == "pytorch"
     assert "patterns left out: " in (tmp_path / "epilog.log").read_text()
 

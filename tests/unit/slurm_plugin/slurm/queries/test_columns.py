@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.queries.columns import Columns, Row, cut, lines, number, records
+from tests.timing import within
 
 COLUMNS: Columns = (("JobID", 20), ("Name", 508))
 TWO: Columns = (("JobID", 20), ("UserID", 12), ("gres", 256), ("Comment", 300))
@@ -52,7 +53,7 @@ def test_many_records_take_as_long_each_as_few() -> None:
     """Each took a copy of all that followed: 40,000 waiting jobs kept radd busy for minutes."""
     began_s = time.process_time()
     assert len(cut(table(40_000), COLUMNS)) == 40_000
-    assert time.process_time() - began_s < 5.0
+    assert time.process_time() - began_s < within(5.0)
 
 
 @given(gres=st.binary(max_size=300), comment=st.binary(max_size=400), gap=st.integers(0, 1))

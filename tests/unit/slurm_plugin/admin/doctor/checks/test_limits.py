@@ -148,7 +148,7 @@ def test_limits_that_nobody_is_held_to() -> None:
         facts.live, settings={**facts.live.settings, "accountingstorageenforce": "associations"}
     )
     ((level, text, _),) = found(dataclasses.replace(facts, live=lax))
-    assert (level, "nobody is held to them" in text) == ("warn", True)
+    assert (level, "they are not enforced" in text) == ("warn", True)
 
 
 def test_a_site_without_a_database_or_without_sharing_is_left_alone() -> None:
