@@ -67,6 +67,10 @@ KNOWN_DIFFERENCES = (
         r"\S+\.err: .* -> .*Step requested GRES \(gpu:\(null\)\) not found in the job.*",
         "a step that asks for more than its job has is refused in other words",
     ),
+    (
+        r"status (4 -> 143|143 -> 4) \(.*task 1: Terminate.*\)",
+        "of a step that ends with its first task that fails, srun reports that task or the one that it stopped",
+    ),
 )
 """Differences that stay, each with its reason; none of them may make a job or step fail."""
 
@@ -74,7 +78,7 @@ KNOWN_DIFFERENCES = (
 KNOWN_OF = {
     "salloc": (
         (
-            r"SLURM_GPUS(_PER_NODE|_PER_TASK)?: \S+ -> (\(unset\))?",
+            r"SLURM_(GPUS(_PER_NODE|_PER_TASK)?|NTASKS_PER_GPU): \S+ -> (\(unset\))?",
             "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
         ),
     ),
