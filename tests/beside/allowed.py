@@ -89,6 +89,13 @@ KNOWN_OF = {
             "--gres=gpu:0 gets a GPU only where SLURM_GPUS=1 stands beside it, see salloc; the job's is still named",
         ),
     ),
+    "sbatch:gres-none": (
+        (
+            r"(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|SLURM_STEP_GPUS|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
+            r"|SLURM_GPUS_ON_NODE: 1 -> \(unset\)",
+            "--gres=none gets a GPU only beside SLURM_CPUS_PER_GPU, before 23.11.5; the job's is still named",
+        ),
+    ),
     "two-nodes-min-max": (
         (
             r"(SLURM_(JOB_CPUS_PER_NODE|JOB_NUM_NODES|NNODES|TASKS_PER_NODE)|NumCPUs|NumNodes|NumTasks): .* -> .*"

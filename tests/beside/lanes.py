@@ -63,6 +63,10 @@ def resume(variant: Variant, home: Path, *, long: bool, only: str, lanes: int, l
                 return
             try:
                 both(variant, home, long=long, names=batch, lane=lane)
+            except BlockingIOError:
+                waiting.put(batch)
+                errors.append(f"another run uses lane {lane}")
+                return
             except (LabError, CommandError, OSError):
                 errors.append(f"{', '.join(sorted(batch))}:\n{traceback.format_exc()}")
 
