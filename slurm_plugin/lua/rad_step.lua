@@ -128,10 +128,15 @@ local function start_anew(options, instead)
   end
   file:close()
   local words, value_follows = { [0] = typed[1] }, false
-  for name, value in pairs(instead) do
-    words[#words + 1] = string.format("--%s=%s", name, value)
+  local function put_instead() -- after what was typed, so that it counts
+    for name, value in pairs(instead) do
+      words[#words + 1] = string.format("--%s=%s", name, value)
+    end
   end
   for at = 2, #typed do
+    if at == #typed - #options.argv + 1 then
+      put_instead()
+    end
     local name = at <= #typed - #options.argv and typed[at]:match("^%-%-(%l+%-per%-g%l*)")
     local dropped = value_follows
     value_follows = false
@@ -166,8 +171,8 @@ local function convert(options, option, tasks, gpus, anew)
   local cpus, tasks_of_gpu = tonumber(option("cpus-per-gpu")), tonumber(option("ntasks-per-gpu"))
   local memory, unit = (option("mem-per-gpu") or ""):match("^(%d+)(%a?)")
   local instead = {}
-  if tasks_of_gpu then
-    tasks = tasks_of_gpu * gpus
+  if tasks_of_gpu then -- of one GPU no fewer than were asked for, as on 22.05
+    tasks = math.max(gpus == 1 and tasks or 1, tasks_of_gpu * gpus)
   end
   if cpus or tasks_of_gpu then
     instead.ntasks = string.format("%d", tasks)

@@ -68,6 +68,12 @@ KNOWN_DIFFERENCES = (
         "a step that asks for more than its job has is refused in other words",
     ),
     (
+        r"SLURMD_TRES_BIND: gpu:\S+ -> gpu:single:1|SLURM_GPUS_ON_NODE: 1 -> \(unset\)"
+        r"|(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|SLURM_STEP_GPUS|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
+        r"|\S+\.err: slurmstepd-NODE: error: Bind request gpu:.* -> \(nothing\)",
+        "before 23.11.5 Slurm names no GPU in steps with --gpu-bind and shards; CUDA_VISIBLE_DEVICES stays",
+    ),
+    (
         r"status (4 -> 143|143 -> 4) \(.*task 1: Terminate.*\)",
         "of a step that ends with its first task that fails, srun reports that task or the one that it stopped",
     ),
@@ -82,20 +88,7 @@ KNOWN_OF = {
             "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
         ),
     ),
-    "salloc:gres-0": (
-        (
-            r"(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|SLURM_STEP_GPUS|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
-            r"|SLURM_GPUS_ON_NODE: 1 -> \(unset\)",
-            "--gres=gpu:0 gets a GPU only where SLURM_GPUS=1 stands beside it, see salloc; the job's is still named",
-        ),
-    ),
-    "sbatch:gres-none": (
-        (
-            r"(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|SLURM_STEP_GPUS|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
-            r"|SLURM_GPUS_ON_NODE: 1 -> \(unset\)",
-            "--gres=none gets a GPU only beside SLURM_CPUS_PER_GPU, before 23.11.5; the job's is still named",
-        ),
-    ),
+    "time-min": ((r"TimeLimit: \S+ -> \S+", "backfill shortens it between both limits"),),
     "two-nodes-min-max": (
         (
             r"(SLURM_(JOB_CPUS_PER_NODE|JOB_NUM_NODES|NNODES|TASKS_PER_NODE)|NumCPUs|NumNodes|NumTasks): .* -> .*"
