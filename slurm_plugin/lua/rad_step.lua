@@ -69,10 +69,11 @@ end
 -- stand next to a variable of its job: --gres comes first, else the smaller counts (seen on 24.11 and 26.05).
 local function asked_by(option, tasks, held)
   local each = option("gpus-per-task") and count_of(option("gpus-per-task")) or split(option("tres-per-task"))
-  if each then
+  local gpus = split(option("gres"))
+  local of_node = gpus or option("gpus-per-node") and count_of(option("gpus-per-node"))
+  if each and not (each * tasks > held.gpus and of_node and of_node > 0) then -- a count by node comes before it
     return each * tasks, each
   end
-  local gpus = split(option("gres"))
   if gpus and gpus > 0 then
     return gpus
   end
@@ -83,6 +84,21 @@ local function asked_by(option, tasks, held)
     end
   end
   return gpus or option("gpus-per-socket") and math.max(held.gpus, count_of(option("gpus-per-socket")))
+end
+
+-- Whether tasks would be bound to no GPU, or to a number of GPUs that is not given, as before 23.11.5 the shell of
+-- salloc has SLURM_GPUS_PER_TASK empty.
+local function is_unbound(options, option)
+  local bind = option("gpu-bind")
+  return bind and bind:find("none$") or not bind and options["gpus-per-task"] == ""
+end
+
+-- Bind all tasks to the one GPU of their job: on 22.05 slurmstepd crashes where several tasks with shards are bound
+-- to none.
+local function bind(options, option, held)
+  if held.gpus == 1 and is_unbound(options, option) then
+    options["gpu-bind"] = "single:1"
+  end
 end
 
 -- Whether a step asks for GPUs, or counts by them.
@@ -112,10 +128,15 @@ local function start_anew(options, instead)
   end
   file:close()
   local words, value_follows = { [0] = typed[1] }, false
-  for name, value in pairs(instead) do
-    words[#words + 1] = string.format("--%s=%s", name, value)
+  local function put_instead() -- after what was typed, so that it counts
+    for name, value in pairs(instead) do
+      words[#words + 1] = string.format("--%s=%s", name, value)
+    end
   end
   for at = 2, #typed do
+    if at == #typed - #options.argv + 1 then
+      put_instead()
+    end
     local name = at <= #typed - #options.argv and typed[at]:match("^%-%-(%l+%-per%-g%l*)")
     local dropped = value_follows
     value_follows = false
@@ -150,8 +171,8 @@ local function convert(options, option, tasks, gpus, anew)
   local cpus, tasks_of_gpu = tonumber(option("cpus-per-gpu")), tonumber(option("ntasks-per-gpu"))
   local memory, unit = (option("mem-per-gpu") or ""):match("^(%d+)(%a?)")
   local instead = {}
-  if tasks_of_gpu then
-    tasks = tasks_of_gpu * gpus
+  if tasks_of_gpu then -- of one GPU no fewer than were asked for, as on 22.05
+    tasks = math.max(gpus == 1 and tasks or 1, tasks_of_gpu * gpus)
   end
   if cpus or tasks_of_gpu then
     instead.ntasks = string.format("%d", tasks)
@@ -197,13 +218,16 @@ function step.rewrite(options, option)
   local anew = is_anew()
   local tasks = tonumber(option("ntasks")) or 1
   local job_id = (option("jobid") or os.getenv("SLURM_JOB_ID") or ""):match("^%d+$")
-  if not names_gpus(option) or not job_id or os.getenv("SLURM_HET_SIZE") then
+  local concerned = names_gpus(option) or is_unbound(options, option)
+  if not concerned or not job_id or os.getenv("SLURM_HET_SIZE") then
     return
   end
   local held = held_by(job_id)
   if not held then
     return
-  elseif option("gres") == "none" then
+  end
+  bind(options, option, held)
+  if option("gres") == "none" then
     clear(options, option) -- of the job, and Slurm refuses both together
     return
   end
@@ -227,6 +251,7 @@ function step.rewrite(options, option)
   local _, others = split(option("gres"))
   local _, others_of_task = split(option("tres-per-task"))
   clear(options, option)
+  bind(options, option, held)
   if each and held.gpus > 1 then
     for at = #others_of_task, 1, -1 do -- the Prolog may have asked for a GPU for each task already
       if others_of_task[at]:find("shard", 1, true) then

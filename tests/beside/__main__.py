@@ -9,8 +9,10 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path += [str(CHECKOUT / "tests"), str(CHECKOUT)]
 
-from beside.both import both, kept, release  # noqa: E402
+from beside.both import both, kept, results_of  # noqa: E402
+from beside.catalogue import heads  # noqa: E402
 from beside.clusters import VARIANTS  # noqa: E402
+from beside.lanes import resume  # noqa: E402
 from beside.table import reasons, summary  # noqa: E402
 
 from lab.place import home_of  # noqa: E402
@@ -23,20 +25,34 @@ def main() -> int:
     parser.add_argument("--variant", choices=sorted(VARIANTS), default="rad", help="the kind of site")
     parser.add_argument("--long", action="store_true", help="every cell")
     parser.add_argument("--only", default="", help="heads whose name holds this")
+    parser.add_argument("--resume", action="store_true", help="only heads that have no result yet")
+    parser.add_argument("--lanes", type=int, default=1, help="pairs of clusters at once, with --resume")
+    parser.add_argument("--minutes", type=float, default=600, help="none begins later, with --resume")
     options = parser.parse_args()
     home, _ = home_of(CHECKOUT)
-    version, _ = release()
     variant = VARIANTS[options.variant]
-    if options.command == "run":
-        both(variant, home, long=options.long, only=options.only)
-    folder = home / "beside"
-    rows = [row for path in sorted(folder.glob("*.rows.jsonl")) for row in kept(path)]
-    if options.command != "show":
-        rows = [row for row in rows if row["slurm"] == version and row["variant"] == variant.name]
+    errors: list[str] = []
+    if options.command == "run" and options.resume:
+        asked = {"long": options.long, "only": options.only, "lanes": options.lanes}
+        errors = resume(variant, home, **asked, limit_s=60 * options.minutes)
+    elif options.command == "run":
+        both(
+            variant,
+            home,
+            long=options.long,
+            names=frozenset(h.name for h in heads() if options.only in h.name),
+        )
+    folders = (
+        sorted((home / "beside").glob("*/"))
+        if options.command == "show"
+        else [results_of(variant, home, long=options.long)]
+    )
+    rows = [row for folder in folders for path in sorted(folder.glob("*.jsonl")) for row in kept(path)]
     print(summary(rows))
     for result in ("fails", "only with", "differs"):
         print(f"\n{result}:\n{reasons(rows, result)}")
-    return int(any(row["result"] == "fails" for row in rows))
+    print(*errors, sep="\n")
+    return int(bool(errors) or any(row["result"] == "fails" for row in rows))
 
 
 if __name__ == "__main__":

@@ -67,6 +67,16 @@ KNOWN_DIFFERENCES = (
         r"\S+\.err: .* -> .*Step requested GRES \(gpu:\(null\)\) not found in the job.*",
         "a step that asks for more than its job has is refused in other words",
     ),
+    (
+        r"SLURMD_TRES_BIND: gpu:\S+ -> (gpu:(single:1|per_task:)|\(unset\))|SLURM_GPUS_ON_NODE: 1 -> \(unset\)"
+        r"|(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|SLURM_STEP_GPUS|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
+        r"|\S+\.err: slurmstepd-NODE: error: (Not enough gpus to bind|Bind request gpu:).* -> \(nothing\)",
+        "before 23.11.5 Slurm names no GPU in steps with --gpu-bind and shards; CUDA_VISIBLE_DEVICES stays",
+    ),
+    (
+        r"status (4 -> 143|143 -> 4) \(.*task 1: Terminate.*\)",
+        "of a step that ends with its first task that fails, srun reports that task or the one that it stopped",
+    ),
 )
 """Differences that stay, each with its reason; none of them may make a job or step fail."""
 
@@ -74,17 +84,11 @@ KNOWN_DIFFERENCES = (
 KNOWN_OF = {
     "salloc": (
         (
-            r"SLURM_GPUS(_PER_NODE|_PER_TASK)?: \S+ -> (\(unset\))?",
+            r"SLURM_(GPUS(_PER_NODE|_PER_TASK)?|NTASKS_PER_GPU): \S+ -> (\(unset\))?",
             "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
         ),
     ),
-    "salloc:gres-0": (
-        (
-            r"(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|SLURM_STEP_GPUS|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
-            r"|SLURM_GPUS_ON_NODE: 1 -> \(unset\)",
-            "--gres=gpu:0 gets a GPU only where SLURM_GPUS=1 stands beside it, see salloc; the job's is still named",
-        ),
-    ),
+    "time-min": ((r"TimeLimit: \S+ -> \S+", "backfill shortens it between both limits"),),
     "two-nodes-min-max": (
         (
             r"(SLURM_(JOB_CPUS_PER_NODE|JOB_NUM_NODES|NNODES|TASKS_PER_NODE)|NumCPUs|NumNodes|NumTasks): .* -> .*"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from slurm_plugin.core.process.run import run
 from slurm_plugin.slurm.queries.printed import parse_version
 
 LIMIT_S = 1800.0
+"""How long the jobs of one cluster may take."""
 AGAIN = 60
 """How many cells that differ are run again, the gravest first: how busy a node is does not show twice."""
 
@@ -28,52 +31,65 @@ def release() -> tuple[str, Release]:
     return text, (version[0], version[1])
 
 
-def both(variant: Variant, home: Path, *, long: bool, only: str = "", limit_s: float = LIMIT_S) -> list[Row]:
-    """Run a variant's cells on both clusters, keep the records, and return what was found.
+def both(
+    variant: Variant, home: Path, *, long: bool, names: frozenset[str] | None = None, lane: int = 0
+) -> list[Row]:
+    """Run a variant's cells on both clusters, keep what was found of each head, and return it.
 
     Args:
         variant: The kind of site.
         home: The checkout's own folder.
         long: Whether all cells are run.
-        only: A part of the names of the heads that are run; "" for all.
-        limit_s: How long the jobs of one cluster may take.
+        names: The heads that are run; None for all.
+        lane: Which pair of clusters is used; each has a place of its own.
     """
     version, numbers = release()
-    chosen = [
-        cell
-        for cell in cells(numbers, long=long)
-        if only in cell.head.name and (variant.hetjobs or not cell.head.is_hetjob)
-    ]
-    folder = home / "beside"
-    folder.mkdir(exist_ok=True)
-    lock = (folder / "lock").open("w")
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # both clusters have one place in a checkout
-    stem = f"{version}-{variant.name}"
-    pairs = _pairs(variant, home, chosen, folder / stem, limit_s)
-    found = {name: compare(*pair) for name, pair in pairs.items()}
-    doubtful = sorted((name for name in found if found[name]), key=lambda name: _is_calm(found[name]))[:AGAIN]
-    if doubtful:
-        again = [cell for cell in chosen if cell.name in doubtful]
-        for name, pair in _pairs(variant, home, again, folder / f"{stem}-again", limit_s).items():
+    chosen = [cell for cell in cells(numbers, long=long) if names is None or cell.head.name in names]
+    chosen = [cell for cell in chosen if variant.hetjobs or not cell.head.is_hetjob]
+    folder = results_of(variant, home, long=long)
+    folder.mkdir(parents=True, exist_ok=True)
+    with _locked(home, lane):
+        pairs = _pairs(variant, home, chosen, lane)
+        found = {name: compare(*pair) for name, pair in pairs.items()}
+        doubtful = sorted((name for name in found if found[name]), key=lambda name: _is_calm(found[name]))
+        again = [cell for cell in chosen if cell.name in doubtful[:AGAIN]]
+        for name, pair in (_pairs(variant, home, again, lane) if again else {}).items():
             found[name] = in_both(found[name], compare(*pair))
     rows = [
         row
         for name, pair in pairs.items()
         for row in rows_of(pair[0], found[name], slurm=version, variant=variant.name)
     ]
-    keep(folder / f"{stem}.rows.jsonl", rows)
+    for name in {cell.head.name for cell in chosen}:
+        keep(folder / f"{name}.jsonl", [row for row in rows if row["head"] == name])
     return rows
 
 
-def _pairs(
-    variant: Variant, home: Path, chosen: list[Cell], stem: Path, limit_s: float
-) -> dict[str, tuple[Record, Record]]:
-    """Run cells without RAD, then with it; return both records of each cell."""
+def results_of(variant: Variant, home: Path, *, long: bool) -> Path:
+    """Return the folder that holds the rows of each head, one file a head."""
+    return home / "beside" / f"{release()[0]}-{variant.name}-{'long' if long else 'short'}"
+
+
+@contextmanager
+def _locked(home: Path, lane: int) -> Iterator[None]:
+    """Refuse a second comparison in the same places.
+
+    Raises:
+        BlockingIOError: One runs there.
+    """
+    with (home / "beside" / f"lock-{lane}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+
+
+def _pairs(variant: Variant, home: Path, chosen: list[Cell], lane: int) -> dict[str, tuple[Record, Record]]:
+    """Run cells without RAD, then with it; return both records of each cell, and keep them until the next run."""
     sides = []
     for rad in (False, True):
-        with running(variant, new_place(home, "with" if rad else "without"), rad=rad) as target:
-            records = run_cells(target, chosen, limit_s=limit_s)
-        keep(stem.with_name(f"{stem.name}-{'with' if rad else 'without'}.jsonl"), records)
+        side = f"{'with' if rad else 'without'}{lane or ''}"
+        with running(variant, new_place(home, side), rad=rad) as target:
+            records = run_cells(target, chosen, limit_s=LIMIT_S)
+        keep(home / "beside" / f"{side}.records.jsonl", records)
         sides.append({record["cell"]: record for record in records})
     return {name: (record, sides[1][name]) for name, record in sides[0].items()}
 

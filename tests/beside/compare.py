@@ -9,6 +9,9 @@ from dataclasses import dataclass
 
 from beside.allowed import CHANCE_JOB, TIMED_JOB, Record, is_allowed, is_known, plain, said, shown
 
+CRASHES = ("132", "134", "135", "136", "139")
+"""Statuses of what a signal of a fault ended: a step that was refused before, and crashes now, is a fault too."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
@@ -127,8 +130,9 @@ def _statuses(
         one, other = before.get(path, "never ended").strip(), after.get(path, "never ended").strip()
         if one != other:
             told = said(after.get(path.removesuffix(".rc") + ".err", ""), beside)
+            grave = one == "0" or fewer or other in CRASHES
             text = f"status {one} -> {other} ({'; '.join(told)[:200]})"
-            yield Difference(form=form, text=text, grave=one == "0" or fewer, only_with=other == "0")
+            yield Difference(form=form, text=text, grave=grave, only_with=other == "0")
 
 
 def _environments(

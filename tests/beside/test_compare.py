@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from beside.both import in_both
+from beside.catalogue import heads
 from beside.compare import Difference, compare
+from beside.lanes import BATCH, batches
 
 PROBE = "1.0/srun-n1"
 
@@ -67,6 +69,19 @@ def test_a_step_that_fails_is_grave_and_says_why() -> None:
     (found,) = compare(record(), record(failed))
     assert found.grave and found.form == "srun-n1"
     assert found.text == "status 0 -> 1 (srun: error: not found in the job)"
+
+
+def test_a_step_that_was_refused_and_crashes_is_grave() -> None:
+    refused, crashed = record({f"{PROBE}.rc": "1\n"}), record({f"{PROBE}.rc": "139\n"})
+    assert [one.grave for one in compare(refused, crashed)] == [True]
+    assert [one.grave for one in compare(crashed, crashed)] == []
+
+
+def test_which_task_ended_a_step_is_by_chance() -> None:
+    err = "srun: error: NODE: task 1: Terminated\n"
+    first, stopped = (record({f"{PROBE}.rc": rc, f"{PROBE}.err": err}) for rc in ("4\n", "143\n"))
+    assert compare(first, stopped) == []
+    assert [one.grave for one in compare(record(), stopped)] == [True]
 
 
 def test_a_task_that_never_ran_is_grave_whatever_the_status() -> None:
@@ -138,3 +153,11 @@ def test_how_many_nodes_a_job_gets_is_by_chance_of_one_head_alone() -> None:
     assert texts(compare(record(job=two), record(job=one))) == ["NumCPUs: 4 -> 2", "NumNodes: 2 -> 1"]
     either = {"head": "two-nodes-min-max"}
     assert compare(record(job=two) | either, record(job=one) | either) == []
+
+
+def test_a_resumed_run_holds_each_head_without_a_result_once() -> None:
+    found = batches(heads(), {"gres-1", "gres-bare"})
+    names = [name for batch in found for name in batch]
+    assert sorted(names) == sorted({head.name for head in heads()} - {"gres-1", "gres-bare"})
+    kinds = {head.name for head in heads() if head.is_kind}
+    assert all(len(batch) == 1 or (not batch & kinds and len(batch) <= BATCH) for batch in found)
