@@ -188,8 +188,8 @@ def _clear(
             job_file = JobFile(node.run, file.job_id)
             if job_file.refusal() is not None:
                 refused.append(file.job_id)
-            job_file.remove()
             if file.held is not None and node.config.places and node.manages(file.held.partition):
                 ended = EndedRun(partition=file.held.partition, reported=False)  # its Epilog may still run
                 EndedRuns(node.run).note(file.job_id, ended)
+            job_file.remove()
     return tuple(refused)

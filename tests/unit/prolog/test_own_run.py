@@ -14,6 +14,7 @@ from prolog.own_run import SOON_S, of_an_earlier_job, without_prolog
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import Config, load_config
 from slurm_plugin.core.config.settings import Features
+from slurm_plugin.core.files.preallocated import SpareFiles
 from slurm_plugin.core.ledger.ended_runs import KEPT_S, EndedRun, EndedRuns
 from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.store import boot_id
@@ -115,6 +116,23 @@ def test_a_damaged_word_keeps_no_job_from_starting(config: Config, text: str) ->
     ended.mkdir()
     (ended / "7").write_bytes(text.encode("latin-1"))
     assert not refused(config)
+
+
+def test_a_run_over_is_recorded_although_nothing_can_be_written(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    run = Path(config.paths.run)
+    (run / "ended").mkdir()
+    file = JobFile(run, 7)
+    file.place({}, HELD, boot_id=boot_id())
+    assert not refused(config)
+    monkeypatch.setattr(SpareFiles, "write", no_space)
+    EndedRuns(run).note(7, EndedRun(partition="gpu", reported=False))
+    assert EndedRuns(run).of_job(7) == EndedRun(partition="gpu")
+    assert refused(config) and not file.exists()
 
 
 def test_what_slurmd_has_forgotten_goes(config: Config) -> None:
