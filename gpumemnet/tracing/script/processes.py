@@ -117,7 +117,7 @@ def kept(work: Callable[[], Answer], *, orphaned: Callable[[], None]) -> Answer:
         os.waitpid(child, 0)
     if not text:
         raise TraceError("the process that watches the script was killed")
-    result: tuple[Answer | None, Exception | None] = pickle.loads(text)  # noqa: S301 - of a copy of this process
+    result: tuple[Answer | None, Exception | None] = pickle.loads(text)
     if result[1] is not None:
         raise result[1]
     return cast("Answer", result[0])
