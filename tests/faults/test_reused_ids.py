@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from faults.site import CHECKOUT, remove, trial_place
@@ -121,7 +122,7 @@ def test_no_job_fails_where_all_daemons_die_at_once_and_ids_are_given_anew(clust
     older.rename(spool)
     start_all(cluster)
     wrap = ("--wrap", "echo gpus=$RAD_GPUS shards=$RAD_SHARDS.; sleep 2")
-    after = {}
+    after: dict[int, tuple[int, Path]] = {}
     for gib, user in ((2, "nobody"), (8, "nobody"), (4, "games"), (2, "games"), (8, "games"), (4, "nobody")):
         output = jobs.folder / f"anew-{len(after)}.out"
         after[submit(jobs, gib, f"--output={output}", *wrap, user=user)] = (gib, output)
