@@ -22,6 +22,7 @@ from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.config.timed_read import TimelyFile
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.exits import Exit
+from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.requeued_jobs import waiting_jobs
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
@@ -50,9 +51,9 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
         The hook's exit status.
     """
     job = HookJob.from_env(os.environ)
-    if not job.seats and not job.comment:
-        return Exit.OK
     found = _settings(rad_toml)
+    if not _concerns(job, found.config):
+        return Exit.OK
     node = Node.here(found.config, os.environ)
     if node.config.mode == "off" and not node.run.is_dir():
         return Exit.OK  # nothing was begun here
@@ -61,13 +62,14 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     refused = file.refusal() is not None or file.unplaced() or is_reported(job, node)
     if _runs_anew(job, node, log, ask=True):
         return Exit.OK
-    held = _release(job, node, log, LOCK_S)
+    held = _release(
+        job, node, log, LOCK_S, reported=refused or not job.seats
+    )  # without a Prolog it held nothing
     if not job.seats or not node.manages(job.partition):
         if held is not None and held.managed:  # its partition was changed while it ran
             _stop_mps(node.run, job, node.clock, log)
         forget_job(node.run, job.job_id)
         return Exit.OK
-    over(job, node, reported=refused)  # without a Prolog it held nothing
     if found.trouble:
         log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
     try:
@@ -107,11 +109,14 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
         The hook's exit status.
     """
     job = HookJob.from_env(os.environ)
-    node = Node.here(_settings(rad_toml).config, os.environ, for_release=True)
+    config = _settings(rad_toml).config
+    if not _concerns(job, config):
+        return Exit.OK
+    node = Node.here(config, os.environ, for_release=True)
     log = node.log("epilog", job, started_s=started_s)
     if _runs_anew(job, node, log, ask=False):
         return Exit.OK
-    _release(job, node, log, RESCUE_LOCK_S)
+    _release(job, node, log, RESCUE_LOCK_S, reported=True)
     over(job, node, reported=True)
     forget_job(node.run, job.job_id)
     forget_outputs(node.run, job.job_id)
@@ -129,16 +134,31 @@ def _settings(rad_toml: TimelyFile) -> InForce:
         return InForce(config=Config(mode="off"), trouble=str(exc))
 
 
-def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Reservation | None:
-    """Release the job's allocation and return it; if the lock is not free in time, leave a note instead."""
-    file = node.job_file(job.job_id)
+def _concerns(job: HookJob, config: Config) -> bool:
+    """Return whether the ending job has a GPU or a booking, or its id an allocation of an earlier job.
+
+    slurmctld ends a run that it does not know with the data of a later job of this id, which has no GPUs yet.
+    """
+    return bool(job.seats or job.comment) or JobFile(Path(config.paths.run), job.job_id).exists()
+
+
+def _release(job: HookJob, node: Node, log: HookLog, lock_s: float, *, reported: bool) -> Reservation | None:
+    """Release the job's allocation and return it; if the lock is not free in time, leave a note instead.
+
+    The record of the ended run comes before anything is removed: no task finds neither.
+    """
+    file, restart = node.job_file(job.job_id), job.restart
     placed = file.read(boot_id=node.store.boot_id).held
-    if placed is None or placed.restart <= job.restart:
+    if placed is None or placed.restart <= restart or not job.seats:
+        over(job, node, reported=reported, placed=placed)
         file.remove()  # before the reservation, which would otherwise look as if it had been lost
     if not job.seats:
-        return None
+        held = node.store.read().ledger.of_job(job.job_id)
+        if held is None:
+            return None
+        restart = held.restart  # this Epilog's is a later job's
     try:
-        return node.store.release(job.job_id, restart=job.restart, deadline=Deadline(node.clock, lock_s))
+        return node.store.release(job.job_id, restart=restart, deadline=Deadline(node.clock, lock_s))
     except RadError as exc:
         log.say(EventKind.NOT_RELEASED, str(exc))
         return None
@@ -148,13 +168,13 @@ def _runs_anew(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
     """Return whether a later run of the job has begun here and has the reservation, MPS, monitor record and output.
 
     Slurm reruns a job on a node that it took for lost, and slurmd still ends the run before. The restart count of that
-    Epilog may be the later run's: a requeue raises it first.
+    Epilog may be the later run's: a requeue raises it first. Without GPUs the Epilog has the data of another job.
     """
     held = node.store.read().ledger.of_job(job.job_id)
-    if held is None or held.restart < job.restart:
+    if held is None or (job.seats and held.restart < job.restart):
         return False
-    if held.restart == job.restart:
-        if job.restart == 0:
+    if not job.seats or held.restart == job.restart:
+        if job.seats and job.restart == 0:
             return False
         from epilog.anew import goes_on  # an ordinary job ends without reading /proc
 

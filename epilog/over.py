@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from slurm_plugin.core.ledger.ended_runs import EndedRun, EndedRuns
+from slurm_plugin.core.records.node import Reservation
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 
-def over(job: HookJob, node: Node, *, reported: bool) -> None:
-    """Record it where Prologs place the job.
+def over(job: HookJob, node: Node, *, reported: bool, placed: Reservation | None = None) -> None:
+    """Record it where Prologs place the job, whatever slurmd tells this Epilog of the job.
 
     Args:
         job: The job, as slurmd passes it to its hooks.
         node: This node.
         reported: Whether the run's end was reported, or there is nothing to report.
+        placed: The allocation in the file that the run's Prolog left, if there is one.
     """
-    if node.config.places and job.seats and node.manages(job.partition):
-        EndedRuns(node.run).note(job.job_id, EndedRun(partition=job.partition, reported=reported))
+    partition = job.partition if placed is None else placed.partition or job.partition
+    had_prolog = bool(job.seats) or node.job_file(job.job_id).exists()
+    if node.config.places and had_prolog and node.manages(partition):
+        EndedRuns(node.run).note(job.job_id, EndedRun(partition=partition, reported=reported))
 
 
 def is_reported(job: HookJob, node: Node) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import Config
@@ -20,6 +21,9 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.ledger.ended_runs import EndedRuns
 from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.store import boot_id
+
+if TYPE_CHECKING:
+    from slurm_plugin.slurm.control import JobView
 
 WHY = "slurmd started this run without a Prolog, so no GPU is booked for it"
 SOON_S = 5.0
@@ -51,16 +55,24 @@ def without_prolog(job_id: int, config: Config, task: Mapping[str, str], *, is_s
     return differs and _restarts(job_id, config) > held.restart
 
 
-def of_an_earlier_job(file: JobFile) -> bool:
-    """Return whether a Prolog's record is much older than the batch script that finds it.
+def of_an_earlier_job(file: JobFile, job_id: int, booked: str, config: Config) -> bool:
+    """Return whether a Prolog's record is much older than the batch script that finds it, or books what it does not.
 
     A slurmctld that lost its latest state assigns ids again, and slurmd runs no Prolog for an id that it knows.
 
     Args:
         file: The job's file.
+        job_id: The job.
+        booked: Number of shards in the file.
+        config: rad.toml.
     """
     created_s = file.read(boot_id=boot_id()).created_s
-    return created_s is not None and SystemClock().monotonic_s() - created_s > SOON_S
+    if created_s is None:
+        return False
+    if SystemClock().monotonic_s() - created_s > SOON_S:
+        return True
+    view = _view(job_id, config)
+    return view is not None and f":ask={booked}:" not in view.comment
 
 
 def _places(config: Config, partition: str) -> bool:
@@ -70,12 +82,17 @@ def _places(config: Config, partition: str) -> bool:
 
 def _restarts(job_id: int, config: Config) -> int:
     """Return how often Slurm restarted a job; 0 if Slurm does not answer."""
+    view = _view(job_id, config)
+    return 0 if view is None else view.restarts
+
+
+def _view(job_id: int, config: Config) -> JobView | None:
+    """Return a job as Slurm has it; None if Slurm does not answer or does not know it."""
     from slurm_plugin.slurm.commands import SlurmCommands
     from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, {})
     try:
-        view = SlurmCommands(slurm_conf=str(slurm_conf or "")).job(job_id)
+        return SlurmCommands(slurm_conf=str(slurm_conf or "")).job(job_id)
     except SlurmError:
-        return 0
-    return 0 if view is None else view.restarts
+        return None

@@ -63,7 +63,8 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
         booked = variables.get("RAD_SHARDS", "")
         problem = mismatch(os.environ, booked) if is_script else None
         if problem is not None and not has_booked(job_id, booked, config):
-            back = of_an_earlier_job(file) and requeued(job_id, os.environ, most=1)
+            earlier = of_an_earlier_job(file, job_id, booked, config)
+            back = earlier and requeued(job_id, os.environ, most=1)
             print(
                 f"print RAD: {problem}; {'the job is requeued' if back else 'cancel the job and resubmit it'}"
             )

@@ -21,6 +21,7 @@ from slurm_plugin.core.ledger.reconcile import (
     YOUNG_S,
     Evidence,
     doubtful,
+    missing,
     never_launched,
     rebuild,
     reconcile,
@@ -114,7 +115,9 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
     facts = read_facts(node) or NodeFacts(slurm_conf=node.slurm_conf)
     files = placed_files(node.run, boot_id=node.store.boot_id)
     earlier = earlier_doubts(node.run, now_s=node.clock.now_s())
-    evidence = replace(look(node, readings, files, facts), doubted=frozenset(earlier))
+    missed = earlier_doubts(node.run, now_s=node.clock.now_s(), kind="missed")
+    evidence = look(node, readings, files, facts)
+    evidence = replace(evidence, doubted=frozenset(earlier), missed=frozenset(missed))
     forget_doubts(node.run, [each for each in earlier if evidence.shows(each[0])])
     found = node.store.read()
     unknown = unknown_holders(node, evidence, readings) if found.lost else {}
@@ -136,7 +139,11 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
     doubted: tuple[Doubt, ...] = never_launched(found.ledger, evidence, now_s=now_s)
     doubted += tuple((job_id, None) for job_id in _clear(node, files, after, evidence, now_s))
     doubt(node.run, doubted)
-    for folder in (".", "placed", "ended", "doubted", "waiting", "monitor", "monitor/jobs"):
+    seen_again = {*(evidence.present or ()), *evidence.steps, *evidence.on_gpus}
+    decided = [each for each in missed if after.of_job(each[0]) is None]
+    forget_doubts(node.run, [*decided, *((job_id, None) for job_id in seen_again)], kind="missed")
+    doubt(node.run, missing(after, evidence, now_s=now_s), kind="missed")
+    for folder in (".", "placed", "ended", "doubted", "missed", "waiting", "monitor", "monitor/jobs"):
         clear_drafts(node.run / folder, before_s=node.clock.now_s() - YOUNG_S)
     EndedRuns(node.run).forget_old(now_s=node.clock.now_s())
     SpareFiles(node.run).fill()
@@ -188,8 +195,8 @@ def _clear(
             job_file = JobFile(node.run, file.job_id)
             if job_file.refusal() is not None:
                 refused.append(file.job_id)
-            job_file.remove()
             if file.held is not None and node.config.places and node.manages(file.held.partition):
                 ended = EndedRun(partition=file.held.partition, reported=False)  # its Epilog may still run
                 EndedRuns(node.run).note(file.job_id, ended)
+            job_file.remove()
     return tuple(refused)

@@ -431,7 +431,9 @@ def test_a_pid_that_is_anothers_by_the_next_look() -> None:
         "from pathlib import Path\n"
         "from slurm_plugin.core.process.identity import opened\n"
         "def started(name):\n"
-        "    return subprocess.Popen([name, '30'], executable='/bin/sleep')\n"
+        "    process = subprocess.Popen([name, '30'], executable='/bin/sleep')\n"
+        "    while not Path(f'/proc/{process.pid}/cmdline').read_bytes(): pass\n"  # it has just become a program
+        "    return process\n"
         "first = started('first')\n"
         "with opened(first.pid) as entry:\n"
         "    assert entry.read('cmdline').startswith(b'first'), entry.read('cmdline')\n"
@@ -442,7 +444,6 @@ def test_a_pid_that_is_anothers_by_the_next_look() -> None:
         "        if second.pid == first.pid: break\n"
         "        second.kill(); second.wait()\n"
         "    assert second.pid == first.pid\n"
-        "    while not Path(f'/proc/{second.pid}/cmdline').read_bytes(): pass\n"  # it has just become a program
         "    assert Path(f'/proc/{second.pid}/cmdline').read_bytes().startswith(b'second')\n"
         "    assert (entry.read('cmdline'), entry.user_ids, entry.executable()) == (b'', (), None)\n"
         "    second.kill()\n"

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from faults.site import CHECKOUT, remove, trial_place
@@ -76,4 +77,60 @@ def test_a_job_under_an_id_that_slurm_gave_before_runs_with_its_own_booking(
     assert "gpus=GPU-" in text, f"nothing was reserved for it: {text}"
     # Of a radd that was too late for the shim nothing is booked, and the Prolog asks Slurm.
     assert "shards=8." in text or "shards=." in text, f"it has what the first job of that id booked: {text}"
+    cluster.wait("nothing is reserved", lambda: not cluster.reservations("n0"), 120)
+
+
+DAEMONS = ("slurmctld", "slurmd-n0", "radd", "monitor-n0")
+
+
+def start_all(cluster: Cluster) -> None:
+    (node,) = equal_nodes(1)
+    cluster.start_radd()
+    cluster.start_slurmctld()
+    cluster.start_node(node)
+    cluster.start_monitor(node)
+    cluster.wait("slurmctld answers", cluster.answers, 60)
+    cluster.reset_breaker()
+
+
+def test_no_job_fails_where_all_daemons_die_at_once_and_ids_are_given_anew(cluster: Cluster) -> None:
+    jobs = Jobs(cluster, cluster.place.root / "work")
+    spool = cluster.place.root / "spool" / "slurmctld"
+    older = spool.with_name("older")
+    cluster.daemons.stop("slurmctld")
+    subprocess.run(["cp", "-a", str(spool), str(older)], check=True)
+    cluster.start_slurmctld()
+    cluster.wait("slurmctld answers", cluster.answers, 30)
+    cluster.reset_breaker()
+    before = [
+        submit(jobs, gib, "--wrap", "sleep 15", user=user)
+        for gib, user in (
+            (4, "nobody"),
+            (2, "games"),
+            (8, "nobody"),
+            (4, "games"),
+            (2, "nobody"),
+            (8, "games"),
+        )
+    ]
+    cluster.wait("some run", lambda: sum(jobs.state(job) == "RUNNING" for job in before) > 2, 60)
+    for name in DAEMONS:
+        cluster.daemons.signal(name, signal.SIGKILL)
+    for name in DAEMONS:
+        cluster.daemons.kill(name)  # waits
+    shutil.rmtree(spool)
+    older.rename(spool)
+    start_all(cluster)
+    wrap = ("--wrap", "echo gpus=$RAD_GPUS shards=$RAD_SHARDS.; sleep 2")
+    after: dict[int, tuple[int, Path]] = {}
+    for gib, user in ((2, "nobody"), (8, "nobody"), (4, "games"), (2, "games"), (8, "games"), (4, "nobody")):
+        output = jobs.folder / f"anew-{len(after)}.out"
+        after[submit(jobs, gib, f"--output={output}", *wrap, user=user)] = (gib, output)
+    assert set(after) & set(before), "this slurmctld gave other ids: nothing was tried"
+    for job, (gib, output) in after.items():
+        ended = jobs.wait(job, timeout_s=240)
+        text = output.read_text()
+        assert ended["JobState"] == "COMPLETED", text
+        assert "gpus=GPU-" in text, f"nothing was reserved for it: {text}"
+        assert f"shards={gib}." in text or "shards=." in text, f"it has another job's booking: {text}"
     cluster.wait("nothing is reserved", lambda: not cluster.reservations("n0"), 120)

@@ -205,6 +205,38 @@ def test_a_late_epilog_with_the_count_of_the_run_that_began_since_leaves_it_alon
     assert hooks.reserved == []
 
 
+@pytest.mark.parametrize("comment", ["", "of the later job"])
+def test_an_epilog_with_the_data_of_a_later_job_of_this_id_ends_the_run_all_the_same(
+    hooks: Hooks, comment: str
+) -> None:
+    """slurmctld lost its state, gave the id anew, and ends the run that it does not know: so seen on 22.05."""
+    later = {"SLURM_JOB_GPUS": "", "SLURM_JOB_UID": "4711", "SLURM_JOB_COMMENT": comment}
+    run_folder = hooks.folder / "run"
+    hooks.run("prolog", SLURM_JOB_RESTART_COUNT="2")
+    hooks.run("epilog", SLURM_JOB_EXIT_CODE="256", **later)
+    assert hooks.reserved == [] and not JobFile(run_folder, 7).exists()
+    assert EndedRuns(run_folder).of_job(7) == EndedRun(partition="gpu"), "its next run might start anywhere"
+    assert "oom" not in hooks.log("epilog") and "again" not in hooks.log("epilog"), "it judges another job"
+    with pytest.raises(CommandError) as refusal:
+        hooks.run("prolog.task_prolog")
+    assert refusal.value.returncode == 1
+    hooks.run("prolog")
+    assert "RAD_GPUS=GPU-" in hooks.run("prolog.task_prolog")
+
+
+def test_an_epilog_with_the_data_of_a_later_job_leaves_a_run_with_a_slurmstepd_alone(hooks: Hooks) -> None:
+    hooks.run("prolog")
+    program = hooks.folder / "slurmstepd"
+    shutil.copy("/bin/sleep", program)
+    with subprocess.Popen(["slurmstepd: [7.batch]", "600"], executable=program) as step:
+        try:
+            hooks.run("epilog", SLURM_JOB_GPUS="")
+            assert hooks.reserved == [7] and JobFile(hooks.folder / "run", 7).exists()
+            assert EndedRuns(hooks.folder / "run").of_job(7) is None, "no task of it would start"
+        finally:
+            step.kill()
+
+
 def test_a_job_keeps_nothing_of_the_job_that_submitted_it(hooks: Hooks) -> None:
     """With a pipe and a cap of another GPU's daemon, a GPU of its own would not be found."""
     left = {

@@ -191,7 +191,22 @@ def test_before_a_job_is_put_back_slurm_says_whether_the_holder_is_gone(bench: B
     assert bench.place(3, kind="whole").placement.put_back, "who does not answer says nothing"
     bench.slurm.answers = True
     bench.slurm_has(2)
+    assert bench.place(3, kind="whole").placement.put_back, "one list that lacks a job proves nothing"
     assert bench.place(3, kind="whole").placement.gpus == ("GPU-0",)
+
+
+def test_a_job_that_one_list_lacked_is_missed_anew_after_it_was_listed(bench: Bench) -> None:
+    bench.place(1, kind="whole")
+    bench.clock.time_s += LAUNCH_S + 1
+    for listed in (False, True, False):
+        bench.slurm.views.clear()
+        if listed:
+            bench.slurm_has(1)
+        assert not sweep(bench.node(), bench.readings)
+    bench.slurm.answers = False
+    assert not sweep(bench.node(), bench.readings), "no answer proves nothing"
+    bench.slurm.answers = True
+    assert sweep(bench.node(), bench.readings).released == (1,)
 
 
 class NextSample(FakeClock):
@@ -289,14 +304,17 @@ def test_a_program_that_calls_itself_slurmstepd_keeps_no_gpu(bench: Bench) -> No
     slurmstepd(bench.folder / "proc", 1001, "1.batch", users=(4711, 4711, 4711, 4711))
     slurmstepd(bench.folder / "proc", 1002, "1.batch", users=(4711, 0, 0, 0), program="newgrp")
     bench.clock.time_s += LAUNCH_S + 1
+    assert not sweep(bench.node(), bench.readings), "one list that lacks a job proves nothing"
     assert sweep(bench.node(), bench.readings).released == (1,)
 
 
 def test_without_a_monitor_what_an_epilog_never_released_is_found_by_a_later_hook(bench: Bench) -> None:
     bench.place(1, 4)
-    bench.clock.time_s += UNSWEPT_S + 1
-    bench.place(2, 4, seat=1)
-    assert bench.held == [2]
+    for job_id in (2, 3):
+        bench.clock.time_s += UNSWEPT_S + 1
+        bench.slurm_has(2)
+        bench.place(job_id, 4, seat=1)
+    assert bench.held == [2, 3]
 
 
 def test_the_monitor_finds_it_within_a_minute_whatever_the_wall_clock_says(bench: Bench) -> None:
@@ -305,7 +323,9 @@ def test_the_monitor_finds_it_within_a_minute_whatever_the_wall_clock_says(bench
     for ahead_s in (3600.0, -3600.0):
         bench.clock.ahead_s = ahead_s
         assert not sweep(bench.node(), bench.readings)
-    bench.clock.time_s += 60
+    bench.clock.time_s += 45
+    assert not sweep(bench.node(), bench.readings)
+    bench.clock.time_s += SWEEP_EVERY_S
     assert sweep(bench.node(), bench.readings).released == (1,)
     assert placed_files(bench.folder / "run", boot_id="b") == (), "and no file of it stays"
 

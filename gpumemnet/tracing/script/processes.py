@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pickle
 import resource
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar, cast
+
+from gpumemnet.errors import TraceError
+
+Answer = TypeVar("Answer")
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 1, 36, 37
 _END_S, _LOOK_S = 10.0, 0.005
@@ -77,6 +83,64 @@ def adopting() -> Iterator[Started]:
     finally:
         started.end()
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, before.value)
+
+
+def kept(work: Callable[[], Answer], *, orphaned: Callable[[], None]) -> Answer:
+    """Do work in a process that ends all that it started, although this process is killed, and return its result.
+
+    It has its own session, so no signal to this process's group reaches it. SIGTERM ends its work.
+
+    Args:
+        work: What it does; result and errors are pickled.
+        orphaned: What it does at its end if this process has died.
+
+    Raises:
+        TraceError: The process was killed.
+    """
+    parent = os.getpid()
+    answer, said = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            _keep(work, orphaned, said, parent)
+        finally:
+            os._exit(0)
+    os.close(said)
+    try:
+        with os.fdopen(answer, "rb") as file:
+            text = file.read()
+    except BaseException:
+        with suppress(OSError):
+            os.kill(child, signal.SIGTERM)
+        raise
+    finally:
+        os.waitpid(child, 0)
+    if not text:
+        raise TraceError("the process that watches the script was killed")
+    result: tuple[Answer | None, Exception | None] = pickle.loads(text)
+    if result[1] is not None:
+        raise result[1]
+    return cast("Answer", result[0])
+
+
+def _keep(work: Callable[[], Answer], orphaned: Callable[[], None], said: int, parent: int) -> None:
+    def end(*_: object) -> None:
+        raise SystemExit
+
+    os.setsid()
+    signal.signal(signal.SIGTERM, end)
+    end_with_parent(parent, signal.SIGTERM)
+    result: tuple[object, Exception | None]
+    try:
+        try:
+            result = work(), None
+        except Exception as exc:  # noqa: BLE001 - the parent raises it
+            result = None, exc
+        with suppress(OSError), os.fdopen(said, "wb") as file:
+            file.write(pickle.dumps(result))
+    finally:
+        if os.getppid() != parent:
+            orphaned()
 
 
 def _children(*, ended: bool = False) -> dict[int, list[int]]:

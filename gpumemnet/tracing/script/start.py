@@ -86,7 +86,8 @@ def run(
     try:
         _prepare(folder)
         with cleaned_up():
-            why = _run(list(command), folder, dict(environment), limits, ways)
+            work = partial(_run, list(command), folder, dict(environment), limits, ways)
+            why = processes.kept(work, orphaned=partial(_remove, folder))
         if (folder / RESULT).exists():
             return SavedProfile.from_text((folder / RESULT).read_text(encoding="utf-8"), path=RESULT)
         told, _, text = (

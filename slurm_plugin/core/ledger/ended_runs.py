@@ -20,6 +20,9 @@ from slurm_plugin.core.files.preallocated import SpareFiles
 KEPT_S = 1800.0
 """slurmd remembers a job until its credential expires, `cred_expire` (default 120 s) after its end."""
 
+_PLACED = b"# "
+"""How a file of the Prolog begins (core/ledger/job_file.py)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedRun:
@@ -44,19 +47,28 @@ class EndedRuns:
     def note(self, job_id: int, ended: EndedRun) -> None:
         """Record that a run is over; without the file the job's next run is treated as one with a Prolog.
 
+        If nothing can be written, the file that the run's Prolog left is renamed, which needs no space.
+
         Args:
             job_id: Slurm's job id.
             ended: The run.
         """
         text = json.dumps({"partition": ended.partition, "reported": ended.reported})
-        with suppress(OSError):
+        try:
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             SpareFiles(self._run).write(self._folder / str(job_id), text.encode())
+        except OSError:
+            with suppress(OSError):
+                (self._run / "placed" / str(job_id)).rename(self._folder / str(job_id))
 
     def of_job(self, job_id: int) -> EndedRun | None:
         """Return the run that ended here, and after which no Prolog of the job has run; None if there is none."""
         try:
-            row = json.loads((self._folder / str(job_id)).read_bytes())
+            text = (self._folder / str(job_id)).read_bytes()
+            if text.startswith(_PLACED):
+                head = json.loads(text.partition(b"\n")[0].removeprefix(_PLACED))
+                return EndedRun(partition=str(head["reservation"]["partition"]))
+            row = json.loads(text)
             return EndedRun(partition=str(row["partition"]), reported=bool(row["reported"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None

@@ -49,6 +49,7 @@ class Evidence:
         present: Jobs that Slurm has on this node; None if it was not asked or did not answer.
         slurmd_since_s: When this node's slurmd started, in seconds since boot; None if that is not known.
         doubted: Job id and restart count of the runs of which an earlier reconciliation saw nothing, either.
+        missed: The same of the runs that Slurm did not list at an earlier reconciliation, either.
     """
 
     steps: frozenset[int] = frozenset()
@@ -57,6 +58,7 @@ class Evidence:
     present: Mapping[int, SlurmSays] | None = None
     slurmd_since_s: float | None = None
     doubted: frozenset[tuple[int, int | None]] = frozenset()
+    missed: frozenset[tuple[int, int | None]] = frozenset()
 
     def shows(self, job_id: int) -> bool:
         """Return whether a job certainly runs on this node."""
@@ -66,8 +68,8 @@ class Evidence:
 def reconcile(ledger: Ledger, evidence: Evidence, *, now_s: float) -> Ledger:
     """Return the ledger without allocations that are over and with those that were missing.
 
-    Nothing is released while Slurm does not answer, and nothing that is young, has a step or is on a GPU. A run that
-    Slurm still reports is released once two reconciliations have seen nothing of it.
+    Nothing is released while Slurm does not answer, and nothing that is young, has a step or is on a GPU. Others are
+    released once two reconciliations have seen nothing of them: one list of jobs may lack one.
 
     Args:
         ledger: The recorded allocations.
@@ -133,12 +135,28 @@ def never_launched(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple
     return tuple(found)
 
 
+def missing(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[tuple[int, int], ...]:
+    """Return id and restart count of the runs that left no trace here and that Slurm does not list.
+
+    Args:
+        ledger: The ledger as read.
+        evidence: Evidence from this node and Slurm.
+        now_s: Seconds since the node's boot.
+    """
+    if evidence.present is None:
+        return ()
+    doubted = doubtful(ledger, evidence, now_s=now_s)
+    return tuple((held.job_id, held.restart) for held in doubted if held.job_id not in evidence.present)
+
+
 def _over(held: Reservation, evidence: Evidence, now_s: float) -> bool:
     age_s = now_s - held.created_s
     if evidence.shows(held.job_id) or age_s <= YOUNG_S or evidence.present is None:
         return False
     slurm = evidence.present.get(held.job_id)
-    if slurm is None or slurm.restarts > held.restart:
+    if slurm is None:
+        return (held.job_id, held.restart) in evidence.missed
+    if slurm.restarts > held.restart:
         return True
     return (held.job_id, held.restart) in evidence.doubted and _never_came(held, slurm, evidence, age_s)
 

@@ -138,7 +138,7 @@ class LedgerStore:
         with suppress(OSError, LedgerError):
             self._lock.make()
             self._sweep_lock.make()
-            for name in ("placed", "released"):
+            for name in ("placed", "released", "ended"):
                 (self._folder / name).mkdir(mode=0o755, exist_ok=True)
         SpareFiles(self._folder).fill()
 

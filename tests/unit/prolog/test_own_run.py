@@ -14,10 +14,12 @@ from prolog.own_run import SOON_S, of_an_earlier_job, without_prolog
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import Config, load_config
 from slurm_plugin.core.config.settings import Features
+from slurm_plugin.core.files.preallocated import SpareFiles
 from slurm_plugin.core.ledger.ended_runs import KEPT_S, EndedRun, EndedRuns
 from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.store import boot_id
 from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.slurm.control import JobView
 
 HELD = Reservation(
     job_id=7,
@@ -117,6 +119,23 @@ def test_a_damaged_word_keeps_no_job_from_starting(config: Config, text: str) ->
     assert not refused(config)
 
 
+def test_a_run_over_is_recorded_although_nothing_can_be_written(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_space(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    run = Path(config.paths.run)
+    (run / "ended").mkdir()
+    file = JobFile(run, 7)
+    file.place({}, HELD, boot_id=boot_id())
+    assert not refused(config)
+    monkeypatch.setattr(SpareFiles, "write", no_space)
+    EndedRuns(run).note(7, EndedRun(partition="gpu", reported=False))
+    assert EndedRuns(run).of_job(7) == EndedRun(partition="gpu")
+    assert refused(config) and not file.exists()
+
+
 def test_what_slurmd_has_forgotten_goes(config: Config) -> None:
     run = Path(config.paths.run)
     ended = EndedRuns(run)
@@ -127,13 +146,25 @@ def test_what_slurmd_has_forgotten_goes(config: Config) -> None:
     assert (ended.of_job(7), ended.of_job(8)) == (EndedRun(partition="gpu", reported=False), None)
 
 
-@pytest.mark.parametrize(("age_s", "earlier"), [(0.0, False), (SOON_S - 2, False), (SOON_S + 2, True)])
-def test_what_was_there_long_before_a_script_starts_is_of_an_earlier_job(
-    config: Config, age_s: float, earlier: bool
+@pytest.mark.parametrize(
+    ("age_s", "comment", "earlier"),
+    [
+        (SOON_S + 2, "rad2:shared:ask=4:0123", True),
+        (SOON_S - 2, "rad2:shared:ask=4:0123", False),
+        (0.0, "rad2:shared:ask=8:0123", True),
+        (0.0, "", True),
+        (0.0, None, False),
+    ],
+    ids=["long before", "this run's", "another booking", "no booking", "Slurm is silent"],
+)
+def test_a_record_is_of_an_earlier_job_if_it_is_old_or_books_what_this_job_does_not(
+    config: Config, monkeypatch: pytest.MonkeyPatch, age_s: float, comment: str | None, earlier: bool
 ) -> None:
     """slurmctld lost its latest state and gives ids anew; slurmd knows the id and runs no Prolog."""
+    view = None if comment is None else JobView(job_id=7, user_id=0, state="RUNNING", comment=comment)
+    monkeypatch.setattr(own_run, "_view", lambda *_: view)
     file = JobFile(Path(config.paths.run), 7)
     file.place({}, replace(HELD, created_s=SystemClock().monotonic_s() - age_s), boot_id=boot_id())
-    assert of_an_earlier_job(file) == earlier
+    assert of_an_earlier_job(file, 7, "4", config) == earlier
     file.remove()
-    assert not of_an_earlier_job(file), "nothing is known of it"
+    assert not of_an_earlier_job(file, 7, "4", config), "nothing is known of it"

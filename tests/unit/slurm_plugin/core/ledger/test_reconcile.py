@@ -14,6 +14,7 @@ from slurm_plugin.core.ledger.reconcile import (
     Evidence,
     SlurmSays,
     doubtful,
+    missing,
     never_launched,
     rebuild,
     reconcile,
@@ -42,16 +43,35 @@ def left(evidence: Evidence, *reservations: Reservation) -> list[int]:
     return [one.job_id for one in after.reservations]
 
 
-def test_a_job_that_slurm_does_not_have_here_is_over() -> None:
-    assert left(Evidence(present={}), held(1)) == []
+def test_a_job_that_slurm_does_not_have_here_is_over_once_two_lists_lack_it() -> None:
+    once, ledger = Evidence(present={}), Ledger(reservations=(held(1, restart=2),))
+    assert left(once, held(1, restart=2)) == [1]
+    assert missing(ledger, once, now_s=NOW_S) == ((1, 2),)
+    assert left(replace(once, missed=frozenset({(1, 2)})), held(1, restart=2)) == []
+    assert left(replace(once, missed=frozenset({(1, 1), (2, 2)})), held(1, restart=2)) == [1]
+    assert left(replace(once, doubted=frozenset({(1, 2)})), held(1, restart=2)) == [1], "seen in that list"
+
+
+@pytest.mark.parametrize(
+    ("evidence", "age_s"),
+    [
+        (Evidence(present=None), OLD_S),
+        (Evidence(present={1: SlurmSays(restarts=0, launched_here=True)}), OLD_S),
+        (Evidence(present={}, steps=frozenset({1})), OLD_S),
+        (Evidence(present={}), NOW_S - YOUNG_S),
+    ],
+    ids=["Slurm is silent", "Slurm lists it", "it has a step", "it is young"],
+)
+def test_what_is_not_missing(evidence: Evidence, age_s: float) -> None:
+    assert missing(Ledger(reservations=(held(1, created_s=age_s),)), evidence, now_s=NOW_S) == ()
 
 
 @pytest.mark.parametrize(
     "evidence",
     [
-        Evidence(present={}, steps=frozenset({1})),
-        Evidence(present={}, on_gpus={1: frozenset({"GPU-1"})}),
-        Evidence(present=None),
+        Evidence(present={}, missed=frozenset({(1, 0)}), steps=frozenset({1})),
+        Evidence(present={}, missed=frozenset({(1, 0)}), on_gpus={1: frozenset({"GPU-1"})}),
+        Evidence(present=None, missed=frozenset({(1, 0)})),
         Evidence(present={1: SlurmSays(restarts=0, launched_here=False)}),
     ],
     ids=["it has a step", "it is on a GPU", "Slurm is silent", "Slurm has it, and it need not have a step"],
@@ -62,7 +82,7 @@ def test_what_shows_life_or_nothing_keeps_a_reservation(evidence: Evidence) -> N
 
 def test_a_young_job_is_not_doubted() -> None:
     young = held(1, created_s=NOW_S - YOUNG_S)
-    assert left(Evidence(present={}), young) == [1]
+    assert left(Evidence(present={}, missed=frozenset({(1, 0)})), young) == [1]
     assert doubtful(Ledger(reservations=(young,)), Evidence(), now_s=NOW_S) == ()
 
 
@@ -117,7 +137,10 @@ def test_a_living_job_without_its_reservation_gets_it_back() -> None:
 
 def test_a_lost_ledger_comes_back_from_files_and_from_what_lives() -> None:
     evidence = Evidence(
-        placed={1: held(1), 2: held(2), 3: held(3, created_s=NOW_S - 1)}, steps=frozenset({1, 4}), present={}
+        placed={1: held(1), 2: held(2), 3: held(3, created_s=NOW_S - 1)},
+        steps=frozenset({1, 4}),
+        present={},
+        missed=frozenset({(2, 0)}),
     )
     found = rebuild(evidence, {4: held(4)}, now_s=NOW_S)
     assert {one.job_id for one in found.reservations} == {1, 3, 4}, "2 is over, 3 may be about to start"
@@ -156,7 +179,8 @@ def test_a_sweep_is_safe_whatever_it_finds(ledger: Ledger, evidence: Evidence) -
 
 @given(ledger=LEDGERS, evidence=EVIDENCE)
 def test_after_a_sweep_with_slurm_nothing_of_the_dead_is_left(ledger: Ledger, evidence: Evidence) -> None:
-    evidence = replace(evidence, present=evidence.present or {})
+    missed = frozenset((one.job_id, one.restart) for one in (*ledger.reservations, *evidence.placed.values()))
+    evidence = replace(evidence, present=evidence.present or {}, missed=missed)
     after = reconcile(ledger, evidence, now_s=NOW_S + LAUNCH_S + YOUNG_S)
     for one in after.reservations:
         assert evidence.shows(one.job_id) or one.job_id in (evidence.present or {})
