@@ -62,9 +62,8 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     refused = file.refusal() is not None or file.unplaced() or is_reported(job, node)
     if _runs_anew(job, node, log, ask=True):
         return Exit.OK
-    held = _release(
-        job, node, log, LOCK_S, reported=refused or not job.seats
-    )  # without a Prolog it held nothing
+    _end_record(job, node, reported=refused or not job.seats)  # without a Prolog it held nothing
+    held = _release(job, node, log, LOCK_S)
     if not job.seats or not node.manages(job.partition):
         if held is not None and held.managed:  # its partition was changed while it ran
             _stop_mps(node.run, job, node.clock, log)
@@ -116,7 +115,8 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
     log = node.log("epilog", job, started_s=started_s)
     if _runs_anew(job, node, log, ask=False):
         return Exit.OK
-    _release(job, node, log, RESCUE_LOCK_S, reported=True)
+    _release(job, node, log, RESCUE_LOCK_S)  # first: the record may be what did not end
+    _end_record(job, node, reported=True)
     over(job, node, reported=True)
     forget_job(node.run, job.job_id)
     forget_outputs(node.run, job.job_id)
@@ -142,16 +142,18 @@ def _concerns(job: HookJob, config: Config) -> bool:
     return bool(job.seats or job.comment) or JobFile(Path(config.paths.run), job.job_id).exists()
 
 
-def _release(job: HookJob, node: Node, log: HookLog, lock_s: float, *, reported: bool) -> Reservation | None:
-    """Release the job's allocation and return it; if the lock is not free in time, leave a note instead.
-
-    The record of the ended run comes before anything is removed: no task finds neither.
-    """
-    file, restart = node.job_file(job.job_id), job.restart
+def _end_record(job: HookJob, node: Node, *, reported: bool) -> None:
+    """Record that the run is over, then remove its Prolog's file: no task finds neither."""
+    file = node.job_file(job.job_id)
     placed = file.read(boot_id=node.store.boot_id).held
-    if placed is None or placed.restart <= restart or not job.seats:
+    if placed is None or placed.restart <= job.restart or not job.seats:
         over(job, node, reported=reported, placed=placed)
-        file.remove()  # before the reservation, which would otherwise look as if it had been lost
+        file.remove()
+
+
+def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Reservation | None:
+    """Release the job's allocation and return it; if the lock is not free in time, leave a note instead."""
+    restart = job.restart
     if not job.seats:
         held = node.store.read().ledger.of_job(job.job_id)
         if held is None:
