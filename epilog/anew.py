@@ -5,7 +5,7 @@ from __future__ import annotations
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.ledger.reconcile import LAUNCH_S
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.node.evidence import STARTED
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.processes import living_jobs
@@ -15,23 +15,23 @@ ENDING_S = 1.0
 _POLL_S = 0.05
 
 
-def goes_on(held: Reservation, node: Node, *, ask: bool) -> bool:
+def goes_on(allocation: Allocation, node: Node, *, ask: bool) -> bool:
     """Return whether a run has a slurmstepd, or is about to have one according to Slurm.
 
     Args:
-        held: The run's allocation.
+        allocation: The run's allocation.
         node: This node.
         ask: Whether there is time to wait, and to query Slurm about a run that may not have been launched yet.
     """
     deadline = Deadline(node.clock, ENDING_S if ask else 0.0)
-    while held.job_id in living_jobs(slurm_conf=node.slurm_conf, proc=node.proc):
+    while allocation.job_id in living_jobs(slurm_conf=node.slurm_conf, proc=node.proc):
         if deadline.passed():
             return True
         node.clock.sleep(_POLL_S)
-    if not ask or node.clock.monotonic_s() - held.created_s > LAUNCH_S:
+    if not ask or node.clock.monotonic_s() - allocation.created_s > LAUNCH_S:
         return False
     try:
-        view = node.slurm().job(held.job_id)
+        view = node.slurm().job(allocation.job_id)
     except SlurmError:
         return False
-    return view is not None and view.state in STARTED and view.restarts == held.restart
+    return view is not None and view.state in STARTED and view.restarts == allocation.restart

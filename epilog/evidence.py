@@ -15,7 +15,7 @@ from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.core.process.time_budget import TimeIsUp, time_budget
-from slurm_plugin.core.records.node import Outcome, Reservation, Verdict
+from slurm_plugin.core.records.node import Allocation, Diagnosis, Outcome
 from slurm_plugin.core.recovery.classify import Ending, classify
 from slurm_plugin.core.recovery.oom_patterns import load_patterns
 from slurm_plugin.monitor.window import JobUsage
@@ -37,25 +37,25 @@ class Evidence:
     Attributes:
         ending: Exit statuses, usage and booking.
         shown: The outcome that exit status and output show by themselves.
-        verdict: The monitor's verdict; None if the job itself was the cause, it did not fail, or no monitor watched.
+        diagnosis: The monitor's verdict; None if the job itself was the cause, it did not fail, or no monitor watched.
         user_id: The job's user.
     """
 
     ending: Ending
     shown: Outcome
-    verdict: Verdict | None = None
+    diagnosis: Diagnosis | None = None
     user_id: int | None = None
 
 
 def read_evidence(
-    job: HookJob, node: Node, *, held: Reservation | None, usage: JobUsage | None, log: HookLog
+    job: HookJob, node: Node, *, allocation: Allocation | None, usage: JobUsage | None, log: HookLog
 ) -> Evidence:
     """Read what shows how a job ended; its output is opened only if it failed, or may have been ended too early.
 
     Args:
         job: The job, as slurmd passes it to its hooks.
         node: This node.
-        held: Its allocation here; None if that is not known.
+        allocation: Its allocation here; None if that is not known.
         usage: What the monitor saw of it; None if nothing.
         log: Logs errors in a site's own patterns.
     """
@@ -63,28 +63,28 @@ def read_evidence(
         exit_status=job.exit_status,
         derived_exit=job.derived_exit,
         peak_bytes=usage.peak_bytes if usage else None,
-        limit_bytes=held.booked_bytes if held else None,
+        limit_bytes=allocation.booked_bytes if allocation else None,
         job_id=job.job_id,
-        requeued=held is not None and held.restart < job.restart,
+        requeued=allocation is not None and allocation.restart < job.restart,
     )
     failed = bool(job.exit_status or job.derived_exit)
-    if not failed and (ending.requeued or not would_mislead(held, usage)):
+    if not failed and (ending.requeued or not would_mislead(allocation, usage)):
         return Evidence(ending=ending, shown=classify(ending, (), ()), user_id=job.user_id)
     tails = _tails(job, node, failed=failed)
     shown = shown_by(ending, tails, site_patterns(node.config), log)
-    verdict = None
-    if failed and held is not None:
-        from epilog.verdict import verdict_on  # an ordinary job ends without it
+    diagnosis = None
+    if failed and allocation is not None:
+        from epilog.diagnosis import diagnose  # an ordinary job ends without it
 
-        verdict = verdict_on(
-            held,
+        diagnosis = diagnose(
+            allocation,
             shown,
             node.config,
             node.clock,
             left_s=usage.last_s if usage else None,
             server_ends=partial(server_ends, node, job),
         )
-    return Evidence(ending=ending, shown=shown, verdict=verdict, user_id=job.user_id)
+    return Evidence(ending=ending, shown=shown, diagnosis=diagnosis, user_id=job.user_id)
 
 
 def _tails(job: HookJob, node: Node, *, failed: bool) -> tuple[str, ...]:
@@ -107,18 +107,18 @@ def _tails(job: HookJob, node: Node, *, failed: bool) -> tuple[str, ...]:
     return tails or tails_of(names(node, job) if names_matter(job) else {})
 
 
-def would_mislead(held: Reservation | None, usage: JobUsage | None) -> bool:
+def would_mislead(allocation: Allocation | None, usage: JobUsage | None) -> bool:
     """Return whether radd or the user would mistake the usage of a run that was cut short for its full need.
 
     A run at its peak for a minute is in the middle of its training, and an end then changes nothing.
 
     Args:
-        held: Its allocation here; None if that is not known.
+        allocation: Its allocation here; None if that is not known.
         usage: What the monitor saw of it; None if nothing.
     """
-    if held is None or usage is None or usage.peak_bytes is None:
+    if allocation is None or usage is None or usage.peak_bytes is None:
         return False  # nothing is reported
-    begun = usage.peak_bytes >= LEAST_OF_ESTIMATE * (held.estimate_bytes or 0)
+    begun = usage.peak_bytes >= LEAST_OF_ESTIMATE * (allocation.estimate_bytes or 0)
     return not begun or usage.steady_samples < LEAST_SAMPLES
 
 
@@ -138,7 +138,7 @@ def shown_by(ending: Ending, tails: Sequence[str], own: Path, log: HookLog) -> O
             with time_budget(OWN_PATTERNS_S):
                 return classify(ending, tails, (*patterns, *shipped))
     except (ConfigError, TimeIsUp) as exc:
-        log.say(EventKind.PATTERNS_LEFT_OUT, f"{own}: {exc}")
+        log.write(EventKind.PATTERNS_LEFT_OUT, f"{own}: {exc}")
     return classify(ending, tails, shipped)
 
 

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from epilog.evidence import read_evidence
+from epilog.notes import note_peak, note_reason
 from epilog.outcome import ending_of, judge
 from epilog.over import is_reported, over
 from epilog.quarantine import apart
 from epilog.run_record import keep_run, run_of
-from epilog.tell import tell_peak, tell_why
 from slurm_plugin.core.clock import Clock, Deadline
-from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
+from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
 from slurm_plugin.core.config.last_good import InForce, config_in_force
 from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.config.timed_read import TimelyFile
@@ -26,7 +26,7 @@ from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.requeued_jobs import waiting_jobs
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
-from slurm_plugin.core.records.node import Outcome, Recovery, Reservation
+from slurm_plugin.core.records.node import Allocation, Outcome, Recovery
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.recovery.classify import as_held, next_attempt, unsigned
 from slurm_plugin.monitor.window import JobUsage, forget_job, read_job
@@ -62,28 +62,28 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     refused = file.refusal() is not None or file.unplaced() or is_reported(job, node)
     if _runs_anew(job, node, log, ask=True):
         return Exit.OK
-    _end_record(job, node, reported=refused or not job.seats)  # without a Prolog it held nothing
-    held = _release(job, node, log, LOCK_S)
-    if not job.seats or not node.manages(job.partition):
-        if held is not None and held.managed:  # its partition was changed while it ran
+    _end_record(job, node, reported=refused or not job.gpu_indices)  # without a Prolog it held nothing
+    allocation = _release(job, node, log, LOCK_S)
+    if not job.gpu_indices or not node.manages(job.partition):
+        if allocation is not None and allocation.managed:  # its partition was changed while it ran
             _stop_mps(node.run, job, node.clock, log)
         forget_job(node.run, job.job_id)
         return Exit.OK
     if found.trouble:
-        log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
+        log.write(EventKind.LAST_GOOD_SETTINGS, found.trouble)
     try:
         if node.config.mode != "off" and not refused:
-            _report(job, node, held, log)
+            _report(job, node, allocation, log)
         over(job, node, reported=True)
     except (RadError, OSError) as exc:
-        log.say(EventKind.NOT_REPORTED, str(exc))
+        log.write(EventKind.NOT_REPORTED, str(exc))
     finally:
         _stop_mps(node.run, job, node.clock, log)  # after the report, which reads its log
         forget_job(node.run, job.job_id)
         forget_outputs(node.run, job.job_id)
-    if node.config.mode == "enforce" and held is not None:
+    if node.config.mode == "enforce" and allocation is not None:
         _wake(node, log)
-    log.say(EventKind.END)
+    log.write(EventKind.END)
     return Exit.OK
 
 
@@ -93,7 +93,7 @@ def _wake(node: Node, log: HookLog) -> None:
     if waiting:
         from epilog.wake import wake  # an ordinary job ends without a Slurm query
 
-        log.tell(wake(waiting, node.run, node.slurm(), node.clock, key=node.key()))
+        log.write_event(wake(waiting, node.run, node.slurm(), node.clock, key=node.key()))
 
 
 def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
@@ -120,9 +120,9 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
     over(job, node, reported=True)
     forget_job(node.run, job.job_id)
     forget_outputs(node.run, job.job_id)
-    log.say(EventKind.OUT_OF_TIME, why)
+    log.write(EventKind.OUT_OF_TIME, why)
     _stop_mps(node.run, job, node.clock, log)
-    log.say(EventKind.END)
+    log.write(EventKind.END)
     return Exit.OK
 
 
@@ -139,30 +139,30 @@ def _concerns(job: HookJob, config: Config) -> bool:
 
     slurmctld ends a run that it does not know with the data of a later job of this id, which has no GPUs yet.
     """
-    return bool(job.seats or job.comment) or JobFile(Path(config.paths.run), job.job_id).exists()
+    return bool(job.gpu_indices or job.comment) or JobFile(Path(config.paths.run), job.job_id).exists()
 
 
 def _end_record(job: HookJob, node: Node, *, reported: bool) -> None:
     """Record that the run is over, then remove its Prolog's file: no task finds neither."""
     file = node.job_file(job.job_id)
-    placed = file.read(boot_id=node.store.boot_id).held
-    if placed is None or placed.restart <= job.restart or not job.seats:
+    placed = file.read(boot_id=node.store.boot_id).allocation
+    if placed is None or placed.restart <= job.restart or not job.gpu_indices:
         over(job, node, reported=reported, placed=placed)
         file.remove()
 
 
-def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Reservation | None:
+def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Allocation | None:
     """Release the job's allocation and return it; if the lock is not free in time, leave a note instead."""
     restart = job.restart
-    if not job.seats:
-        held = node.store.read().ledger.of_job(job.job_id)
-        if held is None:
+    if not job.gpu_indices:
+        allocation = node.store.read().ledger.of_job(job.job_id)
+        if allocation is None:
             return None
-        restart = held.restart  # this Epilog's is a later job's
+        restart = allocation.restart  # this Epilog's is a later job's
     try:
         return node.store.release(job.job_id, restart=restart, deadline=Deadline(node.clock, lock_s))
     except RadError as exc:
-        log.say(EventKind.NOT_RELEASED, str(exc))
+        log.write(EventKind.NOT_RELEASED, str(exc))
         return None
 
 
@@ -172,17 +172,17 @@ def _runs_anew(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
     Slurm reruns a job on a node that it took for lost, and slurmd still ends the run before. The restart count of that
     Epilog may be the later run's: a requeue raises it first. Without GPUs the Epilog has the data of another job.
     """
-    held = node.store.read().ledger.of_job(job.job_id)
-    if held is None or (job.seats and held.restart < job.restart):
+    allocation = node.store.read().ledger.of_job(job.job_id)
+    if allocation is None or (job.gpu_indices and allocation.restart < job.restart):
         return False
-    if not job.seats or held.restart == job.restart:
-        if job.seats and job.restart == 0:
+    if not job.gpu_indices or allocation.restart == job.restart:
+        if job.gpu_indices and job.restart == 0:
             return False
         from epilog.anew import goes_on  # an ordinary job ends without reading /proc
 
-        if not goes_on(held, node, ask=ask):
+        if not goes_on(allocation, node, ask=ask):
             return False
-    log.say(EventKind.NOT_REPORTED, "an earlier run ended late; the job already runs again here")
+    log.write(EventKind.NOT_REPORTED, "an earlier run ended late; the job already runs again here")
     return True
 
 
@@ -198,42 +198,42 @@ def _stop_mps(run: Path, job: HookJob, clock: Clock, log: HookLog) -> None:
             if found:
                 kind(run, clock=clock).release(job.job_id)
         except RadError as exc:
-            log.say(EventKind.NOT_RELEASED, str(exc))
+            log.write(EventKind.NOT_RELEASED, str(exc))
 
 
-def _report(job: HookJob, node: Node, held: Reservation | None, log: HookLog) -> None:
+def _report(job: HookJob, node: Node, allocation: Allocation | None, log: HookLog) -> None:
     """Report how the job ended and rerun it where that helps."""
     config, clock = node.config, node.clock
     usage = read_job(node.run, job.job_id)
-    outcome = judge(read_evidence(job, node, held=held, usage=usage, log=log))
+    outcome = judge(read_evidence(job, node, allocation=allocation, usage=usage, log=log))
     settings = config.partition(job.partition)
-    quarantine = apart(job, node, held, outcome, settings)
+    quarantine = apart(job, node, allocation, outcome, settings)
     if quarantine:
         outcome = replace(outcome, evidence=quarantine)
-    log.tell(ending_of(outcome))
+    log.write_event(ending_of(outcome))
     try:
         key = read_key(Path(config.paths.key))
     except ConfigError as exc:
-        log.say(EventKind.NO_RECOVERY, str(exc))
+        log.write(EventKind.NO_RECOVERY, str(exc))
         return
-    booking = read_stamp(job.comment, user_id=job.user_id, key=key) or unsigned(held, outcome)
+    booking = read_signed_booking(job.comment, user_id=job.user_id, key=key) or unsigned(allocation, outcome)
     if booking is None or settings is None:
         return
-    booking = as_held(booking, held)
+    booking = as_held(booking, allocation)
     run = run_of(job, booking, outcome, usage, now_s=clock.now_s())
     recovery = next_attempt(booking, outcome, settings) if config.features.recovery else None
     try:
         if recovery is not None:
-            _run_again(job, node, recovery, outcome, settings, held, key, log)
+            _run_again(job, node, recovery, outcome, settings, allocation, key, log)
         elif config.mode == "enforce":
-            _tell_slurm(job, node, booking, outcome, usage, key, why=bool(quarantine))
+            _note_in_slurm(job, node, booking, outcome, usage, key, why=bool(quarantine))
     except SlurmError as exc:
-        log.say(EventKind.NOT_REPORTED, str(exc))
+        log.write(EventKind.NOT_REPORTED, str(exc))
     if config.features.history:  # first the rerun, then the record: the disk may be full
         try:
             keep_run(config, run)
         except OSError as exc:
-            log.say(EventKind.NOT_REPORTED, f"not remembered: {exc}")
+            log.write(EventKind.NOT_REPORTED, f"not remembered: {exc}")
 
 
 def _run_again(
@@ -242,21 +242,23 @@ def _run_again(
     recovery: Recovery,
     outcome: Outcome,
     settings: PartitionConfig,
-    held: Reservation | None,
+    allocation: Allocation | None,
     key: bytes,
     log: HookLog,
 ) -> None:
     """Start a job's next attempt."""
     if node.config.mode == "observe":
-        log.say(EventKind.WOULD_RUN_AGAIN, recovery.reason)
+        log.write(EventKind.WOULD_RUN_AGAIN, recovery.reason)
         return
     from epilog.requeue import requeue_next_attempt  # an ordinary job ends without a Slurm query
 
-    restart = held.restart if held else job.restart
-    log.tell(requeue_next_attempt(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key))
+    restart = allocation.restart if allocation else job.restart
+    log.write_event(
+        requeue_next_attempt(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key)
+    )
 
 
-def _tell_slurm(
+def _note_in_slurm(
     job: HookJob,
     node: Node,
     booking: Booking,
@@ -268,9 +270,9 @@ def _tell_slurm(
 ) -> None:
     """Write into the job's AdminComment why it was stopped or is under quarantine, or its usage for accounts."""
     if why or outcome.kind == "overrun":
-        tell_why(job, booking, outcome, node.slurm(), key=key)
+        note_reason(job, booking, outcome, node.slurm(), key=key)
     elif node.config.features.accounting:
         slurm_conf = find_slurm_conf(node.config.paths.slurm_conf, os.environ)
         if has_slurmdbd(slurm_conf):
             log = Path(node.config.paths.log)
-            tell_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=log, key=key)
+            note_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=log, key=key)

@@ -17,11 +17,11 @@ def judge(evidence: Evidence) -> Outcome:
     Args:
         evidence: As `read_evidence` returns it.
     """
-    shown, verdict = evidence.shown, evidence.verdict
-    if verdict is None:
+    shown, diagnosis = evidence.shown, evidence.diagnosis
+    if diagnosis is None:
         return shown
-    outcome = classify(replace(evidence.ending, verdict=verdict, user_id=evidence.user_id), (), ())
-    return replace(outcome, attempted_bytes=shown.attempted_bytes, server_ends=verdict.server_ends)
+    outcome = classify(replace(evidence.ending, diagnosis=diagnosis, user_id=evidence.user_id), (), ())
+    return replace(outcome, attempted_bytes=shown.attempted_bytes, server_ends=diagnosis.server_ends)
 
 
 def ending_of(outcome: Outcome) -> Event:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from slurm_plugin.core.ledger.ended_runs import EndedRun, EndedRuns
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 
-def over(job: HookJob, node: Node, *, reported: bool, placed: Reservation | None = None) -> None:
+def over(job: HookJob, node: Node, *, reported: bool, placed: Allocation | None = None) -> None:
     """Record it where Prologs place the job, whatever slurmd tells this Epilog of the job.
 
     Args:
@@ -18,7 +18,7 @@ def over(job: HookJob, node: Node, *, reported: bool, placed: Reservation | None
         placed: The allocation in the file that the run's Prolog left, if there is one.
     """
     partition = job.partition if placed is None else placed.partition or job.partition
-    had_prolog = bool(job.seats) or node.job_file(job.job_id).exists()
+    had_prolog = bool(job.gpu_indices) or node.job_file(job.job_id).exists()
     if node.config.places and had_prolog and node.manages(partition):
         EndedRuns(node.run).note(job.job_id, EndedRun(partition=partition, reported=reported))
 

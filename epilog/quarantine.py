@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.records.node import Outcome, Reservation
+from slurm_plugin.core.records.node import Allocation, Outcome
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def apart(
-    job: HookJob, node: Node, held: Reservation | None, outcome: Outcome, settings: PartitionConfig | None
+    job: HookJob,
+    node: Node,
+    allocation: Allocation | None,
+    outcome: Outcome,
+    settings: PartitionConfig | None,
 ) -> str:
     """Record the fault of a job on a shared server and return a sentence on its quarantine; "" if it caused none.
 
     Args:
         job: The job, as slurmd passes it to its hooks.
         node: This node.
-        held: Its allocation here; None if that is not known.
+        allocation: Its allocation here; None if that is not known.
         outcome: How it ended.
         settings: The partition's settings; None if rad.toml does not name it.
     """
     if settings is None or settings.mps_server == "user" or node.config.mode != "enforce":
         return ""
-    if held is None or not held.part_of_one_gpu or outcome.kind != "failed":
+    if allocation is None or not allocation.part_of_one_gpu or outcome.kind != "failed":
         return ""
     from slurm_plugin.guard.incident_file import read_incidents  # an ordinary job caused no fault
     from slurm_plugin.guard.incidents import caused_fault
@@ -34,13 +38,13 @@ def apart(
     if fault is None:
         return ""
     caused = Caused(
-        job_id=job.job_id, restart=held.restart, profile_key=held.profile_key, time_s=fault.last_s
+        job_id=job.job_id, restart=allocation.restart, profile_key=allocation.profile_key, time_s=fault.last_s
     )
     try:
         faults = add_fault(node.run, job.user_id, caused, clock=node.clock)
     except MpsError:
         return ""
-    found = quarantine_of(faults, job_id=job.job_id, profile_key=held.profile_key, now_s=now_s)
+    found = quarantine_of(faults, job_id=job.job_id, profile_key=allocation.profile_key, now_s=now_s)
     if found is None:
         return ""
     count = len(fault.victims)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slurm_plugin.core.booking.available_gres import Offer
+from slurm_plugin.core.booking.available_gres import AvailableGres
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.comments.admin_comment import Fault, Note, read_signed, signed_note
-from slurm_plugin.core.comments.signed_comment import stamp, with_stamp
+from slurm_plugin.core.comments.signed_comment import signed_booking, with_signed_booking
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.events import Event, EventKind
@@ -63,9 +63,11 @@ def requeue_next_attempt(
         detail = f"it has been restarted {view.restarts} times"
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
     version = control.version()
-    offer = Offer.of(settings, parse_gres(view.gres), whole_as_gpu=whole_as_gpu(settings, version))
-    if offer.type and outcome.least_bytes > offer.partition.capacity_bytes:
-        detail = f"it needs more than a GPU of its requested type, {offer.type}, has"
+    available = AvailableGres.of(
+        settings, parse_gres(view.gres), whole_as_gpu=whole_as_gpu(settings, version)
+    )
+    if available.type and outcome.least_bytes > available.partition.capacity_bytes:
+        detail = f"it needs more than a GPU of its requested type, {available.type}, has"
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
     if view.restarts == restart and view.state in _ENDING:
         control.requeue(job.job_id)
@@ -73,7 +75,7 @@ def requeue_next_attempt(
         detail = f"it is {view.state} after {view.restarts} restarts by now"
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
     delay_s = control.requeue_delay_s()
-    change = _change(view, recovery, outcome, offer, delay_s, key, restart=restart + 1)
+    change = _change(view, recovery, outcome, available, delay_s, key, restart=restart + 1)
     try:
         control.update(job.job_id, change)
     except SlurmError as exc:
@@ -92,7 +94,7 @@ def _change(
     view: JobView,
     recovery: Recovery,
     outcome: Outcome,
-    offer: Offer,
+    available: AvailableGres,
     delay_s: int,
     key: bytes,
     *,
@@ -107,7 +109,7 @@ def _change(
         restart=restart,
         estimate_bytes=recovery.booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
-        fault=fault if recovery.lend_priority else None,
+        fault=fault if recovery.boost_priority else None,
         server_ends=outcome.server_ends or (None if before is None else before.server_ends),
         detail=f"{recovery.reason}: {outcome.evidence}",
     )
@@ -118,20 +120,22 @@ def _change(
     booking = replace(recovery.booking, changed=True)  # Slurm may take the stamp and refuse the request
     by_task = booking.by_task is not None
     if by_task:
-        offer = replace(offer, whole_as_gpu=False)  # Slurm refuses a job that requests shards and GPUs
+        available = replace(
+            available, whole_as_gpu=False
+        )  # Slurm refuses a job that requests shards and GPUs
     shards = 0
     if booking.memory_bytes is not None:
         # Its request beyond its memory covered its compute, and still does.
         each = booking.shards // booking.gpus
-        shards = max(shards_for(booking.memory_bytes, offer.partition.shard_bytes), each)
-    if shards >= offer.partition.shards:  # its GPU type has no larger share
+        shards = max(shards_for(booking.memory_bytes, available.partition.shard_bytes), each)
+    if shards >= available.partition.shards:  # its GPU type has no larger share
         booking = replace(booking, kind="whole", memory_bytes=None)
     share = booking.memory_bytes is not None
-    gres = offer.share(shards) if share else offer.whole(outcome.least_bytes, rerun=True)
+    gres = available.share(shards) if share else available.whole(outcome.least_bytes, rerun=True)
     return JobChange(
         gres=None if by_task else gres,
         per_task=_per_task(view, gres) if by_task else None,
-        comment=with_stamp(view.comment, stamp(booking, user_id=view.user_id, key=key)),
+        comment=with_signed_booking(view.comment, signed_booking(booking, user_id=view.user_id, key=key)),
         admin_comment=text,
         start_in_s=start_in_s,
     )

@@ -54,7 +54,7 @@ def wake(
         change = JobChange(
             start_in_s=left_s or None,
             start_now=not left_s,
-            admin_comment=_told(view, each, left_s=left_s, key=key),
+            admin_comment=_comment_for(view, each, left_s=left_s, key=key),
         )
         try:
             control.update(each.job_id, change)
@@ -65,7 +65,7 @@ def wake(
     return Event(kind=EventKind.NOT_WOKEN, detail="; ".join(problems))
 
 
-def _told(view: JobView, waiting: Waiting, *, left_s: int, key: bytes | None) -> str:
+def _comment_for(view: JobView, waiting: Waiting, *, left_s: int, key: bytes | None) -> str:
     """Return the note of a woken job: it replaces the requeue's note, so it keeps the queue position."""
     before = read_signed(view.admin_comment, job_id=view.job_id, user_id=view.user_id, key=key)
     note = Note(

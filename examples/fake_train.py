@@ -25,7 +25,7 @@ from cuda_gpu import LIBRARY, OUT_OF_MEMORY, CudaError, CudaGpu
 
 from slurm_plugin.core.units import GIB, MIB, parse_size
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
-from slurm_plugin.monitor.gpus.simulated_gpus import Card, CardFullError
+from slurm_plugin.monitor.gpus.simulated_gpus import GpuFullError, GpuSpec
 
 CONTEXT_BYTES = 512 * MIB
 """What a process holds before its first tensor; 740 to 760 MiB were seen with PyTorch on an H200."""
@@ -55,7 +55,7 @@ class Gpu(Protocol):
 class SimulatedGpu:
     """A GPU of a simulation."""
 
-    def __init__(self, gpus: SimulatedGpus, card: Card, *, ordinal: int, cap_bytes: int | None) -> None:
+    def __init__(self, gpus: SimulatedGpus, card: GpuSpec, *, ordinal: int, cap_bytes: int | None) -> None:
         self.name = card.uuid
         self._gpus, self._ordinal, self._cap_bytes = gpus, ordinal, cap_bytes
         self._held_bytes = 0
@@ -64,7 +64,7 @@ class SimulatedGpu:
         """Hold so much memory, or fail in PyTorch's words."""
         try:
             self._gpus.hold(self.name, memory_bytes, cap_bytes=self._cap_bytes, smact=smact)
-        except CardFullError as full:
+        except GpuFullError as full:
             held = self._held_bytes
             words = _words(self._ordinal, memory_bytes - held, held, full.free_bytes, full.total_bytes)
             raise OutOfMemoryError(words) from None
@@ -134,7 +134,7 @@ def visible_gpus(environment: Mapping[str, str]) -> list[Gpu]:
 
 def _simulated(gpus: SimulatedGpus, environment: Mapping[str, str]) -> list[SimulatedGpu]:
     """Return the GPUs of a simulation that CUDA would show; unknown names end the list, as in CUDA."""
-    cards = gpus.cards()
+    cards = gpus.gpus()
     by_uuid = {card.uuid: card for card in cards}
     served = [part for part in Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", "")).parts if part in by_uuid]
     own = environment.get("RAD_GPUS", "").split(",") if environment.get("RAD_CONFINED") == "1" else served

@@ -16,7 +16,7 @@ word="{{run}}/placed/$SLURM_JOB_ID"
 if [ "$status" -ge 128 ] && [ -n "$SLURM_JOB_GPUS" ] && [ ! -e "$word" ]; then
     umask 022
     mkdir -p "${word%/*}"
-    printf '# {"boot_id": "%s", "created_s": %s, "reservation": null}\nunplaced\n' \
+    printf '# {"boot_id": "%s", "created_s": %s, "allocation": null}\nunplaced\n' \
         "$(cat /proc/sys/kernel/random/boot_id)" "$(cut -d " " -f 1 /proc/uptime)" >"$word"
 fi
 exit 0

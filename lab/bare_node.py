@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.comments.signed_comment import signed_booking
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
-from slurm_plugin.monitor.gpus.simulated_gpus import Card
+from slurm_plugin.monitor.gpus.simulated_gpus import GpuSpec
 
 KEY = b"h" * 32
 
@@ -43,7 +43,7 @@ def make_bare_node(folder: Path, *, gpus: int, gpu_gib: int, top: str = "", part
     (folder / "key").write_bytes(KEY)
     (folder / "key").chmod(0o600)
     cards = [
-        Card(uuid=f"GPU-{index}", index=index, name="simulated", memory_total_bytes=gpu_gib * GIB)
+        GpuSpec(uuid=f"GPU-{index}", index=index, name="simulated", memory_total_bytes=gpu_gib * GIB)
         for index in range(gpus)
     ]
     SimulatedGpus.create(folder / "gpus", cards)
@@ -54,17 +54,17 @@ def make_bare_node(folder: Path, *, gpus: int, gpu_gib: int, top: str = "", part
 
 def comment_of(booking: Booking) -> str:
     """Return the comment of a job of this process' user, with its signed booking."""
-    return stamp(booking, user_id=os.geteuid(), key=KEY)
+    return signed_booking(booking, user_id=os.geteuid(), key=KEY)
 
 
-def job_environment(job_id: int, booking: Booking, *, seats: str = "0", **more: str) -> dict[str, str]:
+def job_environment(job_id: int, booking: Booking, *, gpu_indices: str = "0", **more: str) -> dict[str, str]:
     """Return the environment that slurmd passes to hooks for a job of this process's user in the partition "gpu"."""
     return {
         "SLURM_JOB_ID": str(job_id),
         "SLURM_JOB_UID": str(os.geteuid()),
         "SLURM_JOB_GID": str(os.getegid()),
         "SLURM_JOB_PARTITION": "gpu",
-        "SLURM_JOB_GPUS": seats,
+        "SLURM_JOB_GPUS": gpu_indices,
         "SLURM_JOB_COMMENT": comment_of(booking),
         **more,
     }

@@ -224,10 +224,10 @@ class Cluster:
             ]
         )
 
-    def reservations(self, node: str) -> list[dict[str, Any]]:
+    def allocations(self, node: str) -> list[dict[str, Any]]:
         """Return the jobs' allocations on a node's GPUs, from its ledger."""
         store = LedgerStore(self.place.run / node, clock=self.clock, boot_id=boot_id())
-        return [asdict(held) for held in store.read().ledger.reservations]
+        return [asdict(held) for held in store.read().ledger.allocations]
 
     def set_rad(self, key: str, value: str, *, restart: bool = True) -> None:
         """Set a key in every rad.toml of the cluster, where the template has it, and make radd read it."""

@@ -17,7 +17,7 @@ from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.admin.own_files.templates import render, templates_folder
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.gpus import simulated_gpus
-from slurm_plugin.monitor.gpus.simulated_gpus import Card
+from slurm_plugin.monitor.gpus.simulated_gpus import GpuSpec
 from slurm_plugin.slurm.versions import SPREADING, release_of, traits
 
 RESERVED_MIB = 600
@@ -93,10 +93,10 @@ def shards_of(gpu_mib: int) -> int:
     return (gpu_mib - RESERVED_MIB) // SHARD_MIB
 
 
-def cards_of(node: NodeSpec) -> tuple[Card, ...]:
+def make_gpus(node: NodeSpec) -> tuple[GpuSpec, ...]:
     """Return a node's simulated GPUs."""
     memory_bytes = [from_mib(mib) for mib in node.gpu_mib]
-    return simulated_gpus.cards_of(node.name, memory_bytes, reserved_bytes=from_mib(RESERVED_MIB))
+    return simulated_gpus.make_gpus(node.name, memory_bytes, reserved_bytes=from_mib(RESERVED_MIB))
 
 
 def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:

@@ -16,7 +16,7 @@ from lab.watch import Watcher
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.comments.admin_comment import read_note
-from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
+from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
 from slurm_plugin.monitor.gpus.telemetry import Telemetry
 
 NODE_NAME = "n0"
@@ -77,10 +77,10 @@ class Demo:
         faults += self._shared_faults(rows)
         for fault in faults:
             self._say(f"differs: {fault}")
-        verdict = "as expected" if not faults else f"{len(faults)} differences; logs: {cluster.place.log}"
+        diagnosis = "as expected" if not faults else f"{len(faults)} differences; logs: {cluster.place.log}"
         together = sum(any(run.neighbours for run in row.runs) for row in rows)
         self._say(
-            f"{len(rows)} jobs on {len(self._node.gpu_mib)} GPUs in {took_s:.0f} s, {together} shared a GPU: {verdict}"
+            f"{len(rows)} jobs on {len(self._node.gpu_mib)} GPUs in {took_s:.0f} s, {together} shared a GPU: {diagnosis}"
         )
         for line in self._compared(rows):
             self._say(line)
@@ -181,7 +181,9 @@ class Demo:
     def _estimate(self, fields: dict[str, str]) -> int | None:
         key = read_key(self._cluster.place.etc / "key")
         match = re.search(r"\((\d+)\)", fields.get("UserId", ""))
-        booking = read_stamp(fields.get("Comment", ""), user_id=int(match[1]), key=key) if match else None
+        booking = (
+            read_signed_booking(fields.get("Comment", ""), user_id=int(match[1]), key=key) if match else None
+        )
         return booking.estimate_bytes if booking else None
 
     def _compared(self, rows: Sequence[Row]) -> Iterator[str]:

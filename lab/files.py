@@ -67,7 +67,7 @@ def _write_node(place: Place, spec: ClusterSpec, node: NodeSpec, web_port: int) 
     (place.run / node.name).mkdir()
     (place.root / "spool" / node.name).mkdir()
     if not node.devices:
-        SimulatedGpus.create(place.gpus(node.name), config.cards_of(node))
+        SimulatedGpus.create(place.gpus(node.name), config.make_gpus(node))
         _make_devices(place.root / "dev" / node.name, len(node.gpu_mib))
     text = config.rad_toml(spec, place, node=node, web_port=web_port)
     (place.etc / f"rad.{node.name}.toml").write_text(text)

@@ -123,7 +123,7 @@ class Load:
         self._log.touch()
         self._log.chmod(0o666)
         for cards in (self.cluster.place.root / "gpus").iterdir():
-            lines = [f"{card.index} {card.uuid}\n" for card in SimulatedGpus(cards).cards()]
+            lines = [f"{card.index} {card.uuid}\n" for card in SimulatedGpus(cards).gpus()]
             (cards / "names").write_text("".join(lines))
 
     def run(self, fault: Callable[[], None], *, after: int, give_up_s: float) -> dict[str, Fate]:

@@ -35,20 +35,20 @@ def mend(cluster: Cluster, finding: Mapping[str, Any]) -> None:
         LabError: It has no fix that can be applied.
         CommandError: A command fails.
     """
-    deeds: Sequence[Mapping[str, Any]] = finding["deeds"]
-    if not deeds:
+    actions: Sequence[Mapping[str, Any]] = finding["actions"]
+    if not actions:
         raise LabError(f"no fix is given: {finding}")
     changes = [
-        Change(path=Path(deed["file"]), first=deed["line"], count=deed["lines"], new=deed["new"])
-        for deed in deeds
-        if "file" in deed
+        Change(path=Path(action["file"]), first=action["line"], count=action["lines"], new=action["new"])
+        for action in actions
+        if "file" in action
     ]
     for change in sorted(changes, key=lambda change: -change.first):
         change.path.write_text(change.applied(change.path.read_text() if change.path.exists() else ""))
-    for deed in deeds:
-        if deed.get("run") == ["systemctl", "restart", "slurmctld"]:
+    for action in actions:
+        if action.get("run") == ["systemctl", "restart", "slurmctld"]:
             cluster.daemons.stop("slurmctld")
             cluster.start_slurmctld()
             cluster.wait("slurmctld answers", cluster.answers, 20)
-        elif "run" in deed:
-            cluster.slurm(*deed["run"])
+        elif "run" in action:
+            cluster.slurm(*action["run"])

@@ -123,8 +123,7 @@ class Sentinel:
         self._cluster = cluster
         self._cards = {node: SimulatedGpus(cluster.place.gpus(node)) for node in nodes}
         self._usable = {
-            node: {card.uuid: card.usable_bytes for card in gpus.cards()}
-            for node, gpus in self._cards.items()
+            node: {card.uuid: card.usable_bytes for card in gpus.gpus()} for node, gpus in self._cards.items()
         }
         self._on_node: frozenset[int] | None = None
         self._since: dict[tuple[str, int], float] = {}
@@ -162,7 +161,7 @@ class Sentinel:
             for kind, words in card_faults(held_on(self._cluster.place.gpus(node)), usable):
                 findings.add(kind, f"{node} {words}")
             try:
-                rows = self._cluster.reservations(node)
+                rows = self._cluster.allocations(node)
             except ValueError:  # a test has broken the file
                 continue
             for kind, words in ledger_faults(rows, usable):

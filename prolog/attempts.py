@@ -109,10 +109,10 @@ def worth_trying(attempt: Attempt, last: Result, context: PlacementContext) -> b
     if context.observes:
         return False
     if attempt is Attempt.UNENFORCED:
-        return placement.unheld and context.apart
+        return placement.unlimited and context.apart
     if attempt is Attempt.NEWER_SAMPLE:
         return placement.lingers and not context.blind and not context.soon.passed()
-    return placement.put_back and not context.blind
+    return placement.requeue and not context.blind
 
 
 def _prepared(attempt: Attempt, context: PlacementContext) -> PlacementContext | None:

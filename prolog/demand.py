@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_plugin.core.booking.gres_text import count_of, is_mig, parse_gres
-from slurm_plugin.core.booking.verification import doubt_about
-from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
+from slurm_plugin.core.booking.verification import mismatch_in
+from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
 from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.records.node import Demand
@@ -27,7 +27,7 @@ class Wanted:
     Attributes:
         demand: The input of the placement; None if the job passes through unchanged (MIG).
         source: "stamp", "slurm" or "assumed", for the log.
-        doubt: Why a verified booking did not count; "" if it did, or if there was none.
+        mismatch: Why a verified booking did not count; "" if it did, or if there was none.
         recoveries: How often the job was requeued after running out of memory.
         shards: Shards that Slurm gave according to the stamp, for TaskProlog to compare; None if Slurm was queried.
         by_task: The tasks that its steps are to have; None if Slurm has the user's number.
@@ -35,7 +35,7 @@ class Wanted:
 
     demand: Demand | None
     source: str
-    doubt: str = ""
+    mismatch: str = ""
     recoveries: int = 0
     shards: int | None = None
     by_task: AskedTasks | None = None
@@ -59,12 +59,12 @@ def wanted_by(
     booking = signed_booking(job, config)
     if booking is None:
         return _as_given(job, settings, slurm)
-    doubt = doubt_about(booking, partition=job.partition, seats=len(job.seats))
-    if doubt is None:
+    mismatch = mismatch_in(booking, partition=job.partition, gpu_indices=len(job.gpu_indices))
+    if mismatch is None:
         size = _whole(job) if booking.kind == "whole" else _shared(job, booking.memory_bytes, booking.gpus)
         wanted = Wanted(demand=size, source="stamp", shards=booking.shards)
     else:
-        wanted = replace(_as_given(job, settings, slurm, _parts(booking, job)), doubt=doubt)
+        wanted = replace(_as_given(job, settings, slurm, _parts(booking, job)), mismatch=mismatch)
     if wanted.demand is None:
         return wanted
     demand = replace(
@@ -81,7 +81,7 @@ def wanted_by(
 
 def _parts(booking: Booking, job: HookJob) -> int:
     """Return over how many GPUs a job's shards are split equally; otherwise 1, as they are one GPU's."""
-    return booking.gpus if booking.kind == "shared" and booking.gpus == len(job.seats) else 1
+    return booking.gpus if booking.kind == "shared" and booking.gpus == len(job.gpu_indices) else 1
 
 
 def _as_given(
@@ -137,7 +137,7 @@ def signed_booking(job: HookJob, config: Config) -> Booking | None:
         key = read_key(Path(config.paths.key))
     except ConfigError:
         return None
-    return read_stamp(job.comment, user_id=job.user_id, key=key)
+    return read_signed_booking(job.comment, user_id=job.user_id, key=key)
 
 
 def _whole(job: HookJob) -> Demand:
@@ -145,9 +145,9 @@ def _whole(job: HookJob) -> Demand:
         job_id=job.job_id,
         user_id=job.user_id,
         kind="whole",
-        gpus=len(job.seats),
+        gpus=len(job.gpu_indices),
         booked_bytes=None,
-        seats=job.seats,
+        gpu_indices=job.gpu_indices,
         restart=job.restart,
     )
 
@@ -159,6 +159,6 @@ def _shared(job: HookJob, booked_bytes: int | None, gpus: int = 1) -> Demand:
         kind="shared",
         gpus=gpus,
         booked_bytes=booked_bytes,
-        seats=job.seats,
+        gpu_indices=job.gpu_indices,
         restart=job.restart,
     )

@@ -13,7 +13,7 @@ from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.core.records.node import Demand
 from slurm_plugin.core.units import to_mib_up
-from slurm_plugin.node.facts import Card, read_facts
+from slurm_plugin.node.facts import NodeGpu, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
 
@@ -39,25 +39,25 @@ def environment_of(
         settings: The partition's settings.
         mps: Its MPS settings.
     """
-    held = placed.reservation
-    if held is None:
+    allocation = placed.allocation
+    if allocation is None:
         return {}
     variables = {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        "RAD_GPUS": ",".join(held.gpus),
+        "RAD_GPUS": ",".join(allocation.gpus),
         "RAD_JOB": str(job.job_id),
-        "RAD_KIND": held.kind,
-        "RAD_BOOKED_MIB": str(to_mib_up(held.booked_bytes)),
-        "RAD_CAP_MIB": str(to_mib_up(held.limit_bytes)),
-        "RAD_SEATS": ",".join(str(seat) for seat in held.seats),
+        "RAD_KIND": allocation.kind,
+        "RAD_BOOKED_MIB": str(to_mib_up(allocation.booked_bytes)),
+        "RAD_CAP_MIB": str(to_mib_up(allocation.limit_bytes)),
+        "RAD_GPU_INDICES": ",".join(str(gpu_index) for gpu_index in allocation.gpu_indices),
         "RAD_CONFINED": "1" if node.confined else "0",
-        "RAD_RESTART": str(held.restart),
+        "RAD_RESTART": str(allocation.restart),
         "RAD_PLACEMENT": placed.placement.reason,
     }
     facts = read_facts(node)
     named = visible_devices(
-        held.gpus,
-        () if facts is None else facts.cards,
+        allocation.gpus,
+        () if facts is None else facts.gpus,
         form=settings.visible_devices,
         confined=node.confined,
         served="CUDA_MPS_PIPE_DIRECTORY" in mps,
@@ -66,13 +66,13 @@ def environment_of(
         variables["CUDA_VISIBLE_DEVICES"] = named
     if named != variables["RAD_GPUS"] and "CUDA_MPS_PIPE_DIRECTORY" in mps:
         variables |= dict.fromkeys(_OF_CONTAINERS, variables["RAD_GPUS"])
-    if held.estimate_bytes is not None:
-        variables["RAD_ESTIMATE_MIB"] = str(to_mib_up(held.estimate_bytes))
+    if allocation.estimate_bytes is not None:
+        variables["RAD_ESTIMATE_MIB"] = str(to_mib_up(allocation.estimate_bytes))
     return {**variables, **mps}
 
 
 def visible_devices(
-    gpus: Sequence[str], cards: Sequence[Card], *, form: str, confined: bool, served: bool
+    gpus: Sequence[str], node_gpus: Sequence[NodeGpu], *, form: str, confined: bool, served: bool
 ) -> str | None:
     """Return CUDA_VISIBLE_DEVICES of a job; None where Slurm's own value is right.
 
@@ -81,13 +81,13 @@ def visible_devices(
 
     Args:
         gpus: UUIDs of the job's GPUs.
-        cards: All GPUs of the node, in NVML's order; empty if they are not known.
+        node_gpus: All GPUs of the node, in NVML's order; empty if they are not known.
         form: The partition's `visible_devices`.
         confined: Cgroups let the job reach only its own devices, and Slurm counts those.
         served: The job runs under an MPS daemon of its one GPU.
     """
-    numbers = {card.uuid: str(number) for number, card in enumerate(cards)}
-    if form == "uuid" or any(card.mig for card in cards):
+    numbers = {node_gpu.uuid: str(number) for number, node_gpu in enumerate(node_gpus)}
+    if form == "uuid" or any(node_gpu.mig for node_gpu in node_gpus):
         return ",".join(gpus)
     if confined:
         return None
@@ -111,11 +111,11 @@ def mps_of(
         demand: What the job may use, and the key of its server.
         log: Logs an MPS that did not start.
     """
-    held = placed.reservation
+    allocation = placed.allocation
     wanted = node.config.features.mps and settings.sharing == "mps"
-    if held is None or placed.reading is None or not (wanted and held.part_of_one_gpu):
+    if allocation is None or placed.reading is None or not (wanted and allocation.part_of_one_gpu):
         return {}
-    cap_bytes = held.limit_bytes if settings.memory_cap else None
+    cap_bytes = allocation.limit_bytes if settings.memory_cap else None
     try:
         if node.config.telemetry.source == "simulated":
             from slurm_plugin.mps.simulated import simulated_mps
@@ -127,7 +127,7 @@ def mps_of(
 
             mps = Mps(node.run, clock=node.clock)
         return mps.acquire(
-            gpu=held.gpus[0],
+            gpu=allocation.gpus[0],
             user_id=job.user_id,
             job_id=job.job_id,
             cap_bytes=cap_bytes,
@@ -136,5 +136,5 @@ def mps_of(
             processes=demand.processes,
         )
     except MpsError as exc:
-        log.say(EventKind.WITHOUT_MPS, str(exc))
+        log.write(EventKind.WITHOUT_MPS, str(exc))
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from slurm_plugin.core.records.node import Demand, Reservation
+from slurm_plugin.core.records.node import Allocation, Demand
 from slurm_plugin.monitor.window import guarded_now
 from slurm_plugin.node.node import Node
 
@@ -25,11 +25,11 @@ def guarded(node: Node) -> frozenset[str]:
     return guarded_now(node.run, node.config.guarded, now_s=node.clock.now_s())
 
 
-def unheld(
+def unlimited(
     node: Node,
     demand: Demand,
     partition: str,
-    reservations: Sequence[Reservation],
+    allocations: Sequence[Allocation],
     *,
     guarded: Collection[str],
 ) -> frozenset[int]:
@@ -39,19 +39,20 @@ def unheld(
         node: This node.
         demand: Demand of the job that is to start.
         partition: Its partition.
-        reservations: Allocations of other jobs on this node.
+        allocations: Allocations of other jobs on this node.
         guarded: Partitions whose jobs the guard stops.
     """
     loose = [
-        held
-        for held in reservations
-        if held.managed and held.kind == "shared" and held.partition not in guarded
+        allocation
+        for allocation in allocations
+        if allocation.managed and allocation.kind == "shared" and allocation.partition not in guarded
     ]
     lost = _lost_caps(node) if loose else frozenset()
     found = {
-        held.job_id
-        for held in loose
-        if held.job_id in lost or _nothing_caps(node, held.partition, len(held.gpus), uncapped=held.uncapped)
+        allocation.job_id
+        for allocation in loose
+        if allocation.job_id in lost
+        or _nothing_caps(node, allocation.partition, len(allocation.gpus), uncapped=allocation.uncapped)
     }
     starts = demand.kind == "shared" and partition not in guarded
     if starts and _nothing_caps(node, partition, demand.gpus, uncapped=demand.uncapped):

@@ -12,10 +12,10 @@ from contextlib import suppress
 from prolog.attempts import place_job
 from prolog.demand import signed_booking, wanted_by
 from prolog.environment import environment_of, mps_of
+from prolog.no_gpus import why_no_start
 from prolog.place import SOON_S, Placed, context_of
-from prolog.seats import why_no_start
 from prolog.servers import with_server
-from slurm_plugin.core.booking.step_environment import told_of
+from slurm_plugin.core.booking.step_environment import task_variables
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.last_good import config_in_force
 from slurm_plugin.core.config.load import PartitionConfig
@@ -51,17 +51,17 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     settings = _settings(node, job)
     if settings is None:
         _unmanaged(node, job)
-    elif job.seats:
+    elif job.gpu_indices:
         log = node.log("prolog", job, started_s=started_s)
         if found.trouble:
-            log.say(EventKind.LAST_GOOD_SETTINGS, found.trouble)
+            log.write(EventKind.LAST_GOOD_SETTINGS, found.trouble)
         _managed(node, job, settings, log)
     elif node.config.mode == "enforce" and (reason := why_no_start(node, job)) is not None:
-        from prolog.put_back import put_back
+        from prolog.requeue import requeue
 
         log = node.log("prolog", job, started_s=started_s)
-        log.tell(put_back(node, job, reason, refuse=True))
-        log.say(EventKind.END)
+        log.write_event(requeue(node, job, reason, refuse=True))
+        log.write(EventKind.END)
     return Exit.OK
 
 
@@ -74,7 +74,7 @@ def _settings(node: Node, job: HookJob) -> PartitionConfig | None:
 def _unmanaged(node: Node, job: HookJob) -> None:
     """Let a job run without RAD."""
     _mark(node, job)
-    if job.seats and node.config.places:
+    if job.gpu_indices and node.config.places:
         from prolog.unmanaged import note
 
         note(node, job)
@@ -84,8 +84,8 @@ def _mark(node: Node, job: HookJob) -> None:
     """Inform TaskProlog of a job that is not placed but was changed by RAD at submission."""
     booking = signed_booking(job, node.config)
     if booking is not None:
-        told = told_of(booking.by_task)
-        variables = {"RAD_JOB": str(job.job_id), **told} if told else {}
+        task_values = task_variables(booking.by_task)
+        variables = {"RAD_JOB": str(job.job_id), **task_values} if task_values else {}
         node.job_file(job.job_id).mark(variables, boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
 
 
@@ -95,10 +95,10 @@ def _managed(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) 
         _start(node, job, settings, log)
     except LedgerError as exc:
         _give_up(node, job, log, str(exc))
-        _put_back(node, job, log, str(exc))
+        _requeue(node, job, log, str(exc))
     except Exception as exc:  # noqa: BLE001 - a bug in RAD must not keep the job from running
         _give_up(node, job, log, str(exc) if isinstance(exc, RadError | OSError) else repr(exc))
-    log.say(EventKind.END)
+    log.write(EventKind.END)
 
 
 def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
@@ -115,28 +115,28 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
     job = HookJob.from_env(os.environ)
     config = config_in_force(rad_toml).config
     node = Node.here(config, os.environ, for_release=True)
-    if _settings(node, job) is None or not job.seats:
+    if _settings(node, job) is None or not job.gpu_indices:
         return Exit.OK
     log = node.log("prolog", job, started_s=started_s)
     _give_up(node, job, log, why)
-    log.say(EventKind.OUT_OF_TIME, why)
-    _put_back(Node.here(config, os.environ), job, log, why)
-    log.say(EventKind.END)
+    log.write(EventKind.OUT_OF_TIME, why)
+    _requeue(Node.here(config, os.environ), job, log, why)
+    log.write(EventKind.END)
     return Exit.OK
 
 
-def _put_back(node: Node, job: HookJob, log: HookLog, why: str) -> None:
-    from prolog.put_back import may_put_back, put_back
+def _requeue(node: Node, job: HookJob, log: HookLog, why: str) -> None:
+    from prolog.requeue import may_requeue, requeue
 
-    if node.config.mode == "enforce" and may_put_back(job):
-        log.tell(put_back(node, job, f"its GPU could not be allocated ({why})", refuse=False))
+    if node.config.mode == "enforce" and may_requeue(job):
+        log.write_event(requeue(node, job, f"its GPU could not be allocated ({why})", refuse=False))
 
 
 def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
     """Place the job and write its environment, or requeue it."""
     wanted = wanted_by(job, node.config, settings, node.slurm)
     if wanted.demand is None:
-        log.say(EventKind.LEFT_ALONE, "MIG")
+        log.write(EventKind.UNCHANGED, "MIG")
         node.job_file(job.job_id).remove()
         return
     demanded = with_server(wanted.demand, node, job, settings)
@@ -149,27 +149,27 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
         return
     placed, demand = result.placed, result.demand
     gpus = placed.placement.gpus
-    source = f"{wanted.source} ({wanted.doubt})" if wanted.doubt else wanted.source
+    source = f"{wanted.source} ({wanted.mismatch})" if wanted.mismatch else wanted.source
     apart = f"; {demand.apart}" if demand.apart else ""
     choice = f"{source} {demand.kind}: {' '.join(gpus)} {placed.placement.reason}{apart}"
     policy = settings.policy if demand.kind == "shared" else "idle"
     if node.config.mode == "observe":
-        log.say(EventKind.WOULD_PLACE, choice, policy=policy, gpus=gpus)
+        log.write(EventKind.WOULD_PLACE, choice, policy=policy, gpus=gpus)
         _mark(node, job)
-    elif placed.reservation is None:
-        from prolog.put_back import lack_of, put_back
+    elif placed.allocation is None:
+        from prolog.requeue import lack_of, requeue
 
         lack = lack_of(placed.placement, demand, settings, now_s=node.clock.now_s())
-        log.tell(put_back(node, job, placed.placement.reason, refuse=True, lack=lack))
+        log.write_event(requeue(node, job, placed.placement.reason, refuse=True, lack=lack))
     else:
         end_waiting(node.run, job.job_id)
-        variables = environment_of(node, job, placed, settings, mps=result.mps or {}) | told_of(
+        variables = environment_of(node, job, placed, settings, mps=result.mps or {}) | task_variables(
             wanted.by_task
         )
         if wanted.shards is not None:
             variables["RAD_SHARDS"] = str(wanted.shards)
-        node.job_file(job.job_id).place(variables, placed.reservation, boot_id=node.store.boot_id)
-        log.say(EventKind.PLACED, choice, policy=policy, gpus=gpus)
+        node.job_file(job.job_id).place(variables, placed.allocation, boot_id=node.store.boot_id)
+        log.write(EventKind.PLACED, choice, policy=policy, gpus=gpus)
         if may_hold_old_text(job):
             from prolog.outputs import note_outputs  # most jobs have new files
 
@@ -179,13 +179,13 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
 
 def _requeued_as_unenforced(node: Node, job: HookJob, placed: Placed, log: HookLog) -> bool:
     """Requeue a job because the guard is away and its limit would not be enforced; that happens a few times at most."""
-    from prolog.put_back import may_put_back, put_back
+    from prolog.requeue import may_requeue, requeue
 
-    if not may_put_back(job):
+    if not may_requeue(job):
         return False
-    event = put_back(node, job, placed.placement.reason, refuse=False)
-    log.tell(event)
-    return event.kind == EventKind.PUT_BACK
+    event = requeue(node, job, placed.placement.reason, refuse=False)
+    log.write_event(event)
+    return event.kind == EventKind.REQUEUED
 
 
 def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:
@@ -197,6 +197,6 @@ def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:
         _mark(node, job)
     except (RadError, OSError) as exc:
         problem = str(exc)
-    log.say(EventKind.LEFT_ALONE, why)
+    log.write(EventKind.UNCHANGED, why)
     if problem:
-        log.say(EventKind.NOT_RELEASED, problem)
+        log.write(EventKind.NOT_RELEASED, problem)

@@ -17,7 +17,7 @@ OF_A_JOB = (
     "RAD_KIND",
     "RAD_BOOKED_MIB",
     "RAD_CAP_MIB",
-    "RAD_SEATS",
+    "RAD_GPU_INDICES",
     "RAD_CONFINED",
     "RAD_RESTART",
     "RAD_PLACEMENT",

@@ -45,14 +45,14 @@ def without_prolog(job_id: int, config: Config, task: Mapping[str, str], *, is_s
     ended = EndedRuns(run).of_job(job_id)
     if ended is not None:
         return _places(config, ended.partition)
-    held = JobFile(run, job_id).read(boot_id=boot_id()).held
-    if held is None or not _places(config, held.partition):
+    allocation = JobFile(run, job_id).read(boot_id=boot_id()).allocation
+    if allocation is None or not _places(config, allocation.partition):
         return False
-    if held.user_id not in (0, os.getuid()):
+    if allocation.user_id not in (0, os.getuid()):
         return True
-    told = task.get("SLURM_RESTART_COUNT", "")
-    differs = is_script and told.isdecimal() and int(told) > held.restart
-    return differs and _restarts(job_id, config) > held.restart
+    restart_text = task.get("SLURM_RESTART_COUNT", "")
+    differs = is_script and restart_text.isdecimal() and int(restart_text) > allocation.restart
+    return differs and _restarts(job_id, config) > allocation.restart
 
 
 def of_an_earlier_job(file: JobFile, job_id: int, booked: str, config: Config) -> bool:

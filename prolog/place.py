@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from prolog.guarded import guarded, unheld
+from prolog.guarded import guarded, unlimited
 from prolog.readings import read_gpus, without_driver
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.load import PartitionConfig
@@ -19,13 +19,13 @@ from slurm_plugin.core.ledger.reconcile import Evidence, doubtful
 from slurm_plugin.core.placement.candidate import memory_use
 from slurm_plugin.core.placement.choose import Pin, choose_gpu
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Demand, Placement, Reservation
+from slurm_plugin.core.records.node import Allocation, Demand, Placement
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.attribution import JobFinder
 from slurm_plugin.monitor.next_sample import await_sample
 from slurm_plugin.node.facts import facts_of, pin_of, read_facts
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.sweep import sweep, sweep_if_due
+from slurm_plugin.node.reconcile import reconcile_if_due, reconcile_node
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 LOCK_S = 3.0
@@ -41,12 +41,12 @@ class Placed:
 
     Attributes:
         placement: The GPUs, or why there are none.
-        reservation: The job's allocation in the ledger now; None if it has none.
+        allocation: The job's allocation in the ledger now; None if it has none.
         reading: The first GPU as it was read; None if the job was requeued.
     """
 
     placement: Placement
-    reservation: Reservation | None = None
+    allocation: Allocation | None = None
     reading: GpuReading | None = None
 
 
@@ -127,7 +127,7 @@ def context_of(
         soon=soon,
     )
     if not context.observes and not blind:
-        sweep_if_due(node, readings)
+        reconcile_if_due(node, readings)
     return context
 
 
@@ -141,7 +141,7 @@ def reconciled(context: PlacementContext) -> bool:
     """Verify the holders of what a job lacks, and return whether that released anything; young jobs are not checked."""
     node = context.node
     old = doubtful(node.store.read().ledger, Evidence(), now_s=node.clock.monotonic_s())
-    return bool(old) and bool(sweep(node, context.readings))
+    return bool(old) and bool(reconcile_node(node, context.readings))
 
 
 def place_once(context: PlacementContext) -> Placed:
@@ -151,11 +151,11 @@ def place_once(context: PlacementContext) -> Placed:
         RadError: The ledger cannot be read or written; nothing is reserved.
     """
     node, demand, readings = context.node, context.demand_now, context.readings
-    reservations = node.store.read().ledger.reservations
-    users = {held.job_id: held.user_id for held in reservations}
+    allocations = node.store.read().ledger.allocations
+    users = {allocation.job_id: allocation.user_id for allocation in allocations}
     alone: frozenset[int] = frozenset()
     if context.apart:
-        alone = unheld(node, demand, context.job.partition, reservations, guarded=context.guarded)
+        alone = unlimited(node, demand, context.job.partition, allocations, guarded=context.guarded)
     owners = JobFinder(node.proc).owners(readings, users=users)
 
     def choose(ledger: Ledger) -> Placement:
@@ -168,7 +168,7 @@ def place_once(context: PlacementContext) -> Placed:
             now_s=node.clock.monotonic_s(),
             window_s=float(node.config.telemetry.window_s),
             owners=owners,
-            unheld=alone,
+            unlimited=alone,
         )
 
     if context.observes:
@@ -185,14 +185,14 @@ def place_once(context: PlacementContext) -> Placed:
                 node.store.write(after)
             return Placed(placement=placement)
         chosen = {reading.uuid: reading for reading in readings if reading.uuid in placement.gpus}
-        room_bytes = {
+        usable_by_gpu = {
             uuid: reading.usable_bytes - memory_use(reading, ledger.on(uuid), owners).unmanaged_bytes
             for uuid, reading in chosen.items()
         }
-        held = _reservation(demand, context.settings, placement, chosen, now_s=node.clock.monotonic_s())
-        reservation = replace(held, partition=context.job.partition)
-        node.store.write(ledger.reserve(reservation, room_bytes))
-    return Placed(placement=placement, reservation=reservation, reading=chosen[placement.gpus[0]])
+        allocation = _reservation(demand, context.settings, placement, chosen, now_s=node.clock.monotonic_s())
+        allocation = replace(allocation, partition=context.job.partition)
+        node.store.write(ledger.reserve(allocation, usable_by_gpu))
+    return Placed(placement=placement, allocation=allocation, reading=chosen[placement.gpus[0]])
 
 
 def _reservation(
@@ -202,16 +202,16 @@ def _reservation(
     chosen: Mapping[str, GpuReading],
     *,
     now_s: float,
-) -> Reservation:
+) -> Allocation:
     alone = demand.kind == "whole" or settings.policy == "exclusive"
     usable_bytes = min(reading.usable_bytes for reading in chosen.values())
     need_bytes = from_mib(settings.free_min_mib) if demand.booked_bytes is None else demand.booked_bytes
-    return Reservation(
+    return Allocation(
         job_id=demand.job_id,
         user_id=demand.user_id,
         kind="whole" if alone else "shared",
         gpus=placement.gpus,
-        seats=demand.seats,
+        gpu_indices=demand.gpu_indices,
         booked_bytes=usable_bytes if alone else need_bytes,
         created_s=now_s,
         cap_bytes=None if alone else placement.cap_bytes,

@@ -38,13 +38,13 @@ def without_driver(facts: NodeFacts | None, *, now_s: float) -> tuple[GpuReading
     """
     return tuple(
         GpuReading(
-            uuid=card.uuid,
-            index=card.index,
+            uuid=gpu.uuid,
+            index=gpu.index,
             name="",
-            memory_total_bytes=card.usable_bytes,
+            memory_total_bytes=gpu.usable_bytes,
             memory_used_bytes=0,
-            mig=card.mig,
+            mig=gpu.mig,
             time_s=now_s,
         )
-        for card in (facts.cards if facts is not None else ())
+        for gpu in (facts.gpus if facts is not None else ())
     )

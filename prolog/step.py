@@ -27,11 +27,11 @@ def own_job_id(task: Mapping[str, str], title: bytes) -> int | None:
     >>> own_job_id({"SLURM_JOB_ID": "6"}, b"slurmstepd: [7.0]"), own_job_id({"SLURM_JOB_ID": "6"}, b"")
     (7, 6)
     """
-    told = task.get("SLURM_JOB_ID", "")
-    if not told.isdigit():
+    id_text = task.get("SLURM_JOB_ID", "")
+    if not id_text.isdigit():
         return None
     found = _TITLE.match(title)
-    return int(told) if found is None else int(found[1]) + int(found[2] or 0)
+    return int(id_text) if found is None else int(found[1]) + int(found[2] or 0)
 
 
 def is_batch_script(task: Mapping[str, str], title: bytes) -> bool:

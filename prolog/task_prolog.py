@@ -101,7 +101,7 @@ def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
         config: rad.toml.
         task: The task's own environment.
     """
-    from prolog.put_back import MOST_FOR_FAULTS
+    from prolog.requeue import MOST_FOR_FAULTS
 
     settings = config.partition(task.get("SLURM_JOB_PARTITION", ""))
     managed = config.places and settings and settings.collocate
@@ -140,19 +140,19 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
         job: What the Prolog left for every task of the job.
         task: The task's own environment, as slurmstepd made it.
 
-    >>> task_variables({"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_SEATS": "2,3"}, {"CUDA_VISIBLE_DEVICES": "3"})
-    {'CUDA_VISIBLE_DEVICES': 'GPU-b', 'RAD_SEATS': '2,3'}
+    >>> task_variables({"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_GPU_INDICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "3"})
+    {'CUDA_VISIBLE_DEVICES': 'GPU-b', 'RAD_GPU_INDICES': '2,3'}
     """
     if "CUDA_VISIBLE_DEVICES" not in job:
         return dict(job)
     gpus = job["CUDA_VISIBLE_DEVICES"].split(",")
-    seats = job.get("RAD_SEATS", "").split(",")
+    gpu_indices = job.get("RAD_GPU_INDICES", "").split(",")
     own = task.get("CUDA_VISIBLE_DEVICES", "").split(",")
     if job.get("RAD_CONFINED") == "1" and len(own) < len(gpus):
         return {name: value for name, value in job.items() if name != "CUDA_VISIBLE_DEVICES"}
-    if job.get("RAD_CONFINED") == "1" or len(seats) != len(gpus) or not set(own) <= set(seats):
+    if job.get("RAD_CONFINED") == "1" or len(gpu_indices) != len(gpus) or not set(own) <= set(gpu_indices):
         return dict(job)
-    chosen = [gpu for seat, gpu in zip(seats, gpus, strict=True) if seat in own]
+    chosen = [gpu for gpu_index, gpu in zip(gpu_indices, gpus, strict=True) if gpu_index in own]
     return {**job, "CUDA_VISIBLE_DEVICES": ",".join(chosen)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from slurm_plugin.core.booking.gres_text import count_of, is_mig, parse_gres
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.records.submission import GresItem
 from slurm_plugin.node.facts import NodeFacts, facts_of
 from slurm_plugin.node.node import Node
@@ -15,7 +15,7 @@ LOCK_S = 1.0
 """The job waits for RAD meanwhile, without any benefit."""
 
 
-def note(node: Node, job: HookJob) -> Reservation | None:
+def note(node: Node, job: HookJob) -> Allocation | None:
     """Record what Slurm gave a job, on a node that managed jobs may use; return the record.
 
     Args:
@@ -28,7 +28,7 @@ def note(node: Node, job: HookJob) -> Reservation | None:
     facts = facts_of(node, job.node)
     if not any(map(node.manages, facts.partitions)):
         return None
-    if not facts.cards:
+    if not facts.gpus:
         from prolog.readings import read_gpus
 
         facts = facts_of(node, job.node, read_gpus(node.config, node.clock))
@@ -47,7 +47,7 @@ def note(node: Node, job: HookJob) -> Reservation | None:
 
 def as_given(
     job: HookJob, facts: NodeFacts, items: tuple[GresItem, ...], *, now_s: float
-) -> Reservation | None:
+) -> Allocation | None:
     """Return what Slurm gave a job: shards by the size of one on this node, anything else as whole GPUs.
 
     Args:
@@ -56,18 +56,18 @@ def as_given(
         items: What it requested; empty if Slurm did not say.
         now_s: Seconds since boot.
     """
-    cards = tuple(card for card in facts.cards if card.index in job.seats)
-    if not cards or any(map(is_mig, items)):
+    node_gpus = tuple(node_gpu for node_gpu in facts.gpus if node_gpu.index in job.gpu_indices)
+    if not node_gpus or any(map(is_mig, items)):
         return None
     shards = 0 if count_of(items, "gpu") else count_of(items, "shard")
-    usable_bytes = min(card.usable_bytes for card in cards)
+    usable_bytes = min(node_gpu.usable_bytes for node_gpu in node_gpus)
     shared = shards > 0 and facts.shard_bytes > 0
-    return Reservation(
+    return Allocation(
         job_id=job.job_id,
         user_id=job.user_id,
         kind="shared" if shared else "whole",
-        gpus=tuple(card.uuid for card in cards),
-        seats=job.seats,
+        gpus=tuple(node_gpu.uuid for node_gpu in node_gpus),
+        gpu_indices=job.gpu_indices,
         booked_bytes=min(usable_bytes, shards * facts.shard_bytes) if shared else usable_bytes,
         created_s=now_s,
         restart=job.restart,

@@ -15,9 +15,17 @@ from gpumemnet.errors import GpuMemNetError, lines_of
 from gpumemnet.names import MpsServer, Policy
 from slurm_plugin.core.comments.signed_comment import profile_in, user_words
 from slurm_plugin.core.errors import EstimateError
-from slurm_plugin.core.records.submission import Claims
+from slurm_plugin.core.records.submission import UserDirectives
 
-__all__ = ["BEHIND", "SCRIPT_HEAD_BYTES", "Directives", "claims_of", "directives_of", "head_of", "profile_of"]
+__all__ = [
+    "BEHIND",
+    "SCRIPT_HEAD_BYTES",
+    "Directives",
+    "user_directives_of",
+    "directives_of",
+    "head_of",
+    "profile_of",
+]
 
 SCRIPT_HEAD_BYTES = 1 << 16
 """Leading part of a job script that is searched for #RAD lines."""
@@ -54,13 +62,13 @@ def directives_of(script: str | None, script_name: str, comment: str) -> Directi
         EstimateError: They are malformed; the text names file, line and fix.
     """
     try:
-        spoken = parse_comment(user_words(comment))
-        return spoken or (parse_script(script, script_name) if script else None)
+        any_stated = parse_comment(user_words(comment))
+        return any_stated or (parse_script(script, script_name) if script else None)
     except GpuMemNetError as exc:
         raise EstimateError(*lines_of(exc)[:MOST_LINES]) from exc
 
 
-def claims_of(directives: Directives | None, comment: str) -> Claims:
+def user_directives_of(directives: Directives | None, comment: str) -> UserDirectives:
     """Return the user's requirements, with the profile that the login node added to the comment.
 
     Args:
@@ -69,8 +77,8 @@ def claims_of(directives: Directives | None, comment: str) -> Claims:
     """
     profile = profile_in(comment)
     if directives is None:
-        return Claims(profile=profile)
-    return Claims(
+        return UserDirectives(profile=profile)
+    return UserDirectives(
         profile=profile,
         memory_bytes=directives.memory_bytes,
         policy=None if directives.policy is None else _POLICIES[directives.policy],

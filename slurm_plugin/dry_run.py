@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gpumemnet.cli import main as estimate_main
-from gpumemnet.cli.cluster import Asked, Job, Place, Verdict
+from gpumemnet.cli.cluster import Job, Place, Scheduled, Submitted
 from gpumemnet.errors import SetupError
 from gpumemnet.gpus import Gpu
 from slurm_plugin.core.config.load import DEFAULT_PATH, Config, load_config
@@ -61,21 +61,21 @@ class DryRun:
         return self._config.estimator
 
     @property
-    def card(self) -> Gpu:
+    def gpu_model(self) -> Gpu:
         """Return the cluster's GPU type, with the base that was measured there."""
-        return self._submission.estimator.card()
+        return self._submission.estimator.gpu_model()
 
     @property
     def places(self) -> tuple[Place, ...]:
         """Return the cluster's shared partitions."""
         return tuple(
-            Place(partition=name, gpu=size.type or self.card.name, usable_bytes=size.capacity_bytes)
+            Place(partition=name, gpu=size.type or self.gpu_model.name, usable_bytes=size.capacity_bytes)
             for name, settings in self._config.partitions.items()
             if settings.collocate
             for size in settings.sizes
         )
 
-    def submit(self, job: Job) -> Verdict:
+    def submit(self, job: Job) -> Submitted:
         """Return what sbatch would report, without querying Slurm.
 
         Raises:
@@ -90,8 +90,8 @@ class DryRun:
         learned = "" if decided.estimate is None else decided.estimate.learned
         name = decided.request.partition or self._config.default_partition
         partition = self._config.partition(name)
-        return Verdict(
-            says=(*seen.says, *decided.says),
+        return Submitted(
+            messages=(*seen.messages, *decided.messages),
             refusal=decided.refusal,
             faults=seen.trouble or bool(decided.faults),
             partition=name,
@@ -106,7 +106,7 @@ class DryRun:
             learned=learned or self._unknown(decided),
         )
 
-    def ask(self, job: Job) -> Asked:
+    def ask(self, job: Job) -> Scheduled:
         """Return Slurm's answer, and when the job would start; nothing is submitted.
 
         Raises:
@@ -121,7 +121,7 @@ class DryRun:
             tried = try_submission(words, env=env, script=script or "#!/bin/sh\n")
         except RadError as exc:
             raise SetupError(str(exc)) from exc
-        return Asked(lines=tried.lines, starts=tried.starts)
+        return Scheduled(lines=tried.lines, starts=tried.starts)
 
     def _unknown(self, decided: Decided) -> str:
         """Return why this site's learned quantiles are not used here; "" if they are, or if there are none."""
@@ -134,7 +134,7 @@ class DryRun:
         """Run the steps of cli_filter.lua on the login node, and then of job_submit.lua, which asks radd."""
         config, comment = self._config, options.get("comment", "")
         partition = config.partition(options.get("partition"))
-        ours = partition is not None and partition.ours
+        ours = partition is not None and partition.managed
         off = config.mode == "off" or not config.features.submit or bool(self._submission.leave_jobs)
         head, goes_on = (None, False) if job.script is None else head_of(job.script.encode(errors="replace"))
         seen = Seen()
@@ -195,7 +195,7 @@ def _asks(decided: Decided) -> str:
 
 def _as_text(request: JobRequest) -> str:
     """Return the GPU request of a job that passes through unchanged, whichever option it uses."""
-    return ",".join(_item(item) for item in request.asked if item.name in ("gpu", "shard"))
+    return ",".join(_item(item) for item in request.requested if item.name in ("gpu", "shard"))
 
 
 def _item(item: GresItem) -> str:

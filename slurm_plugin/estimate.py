@@ -22,7 +22,7 @@ from slurm_plugin.core.comments.signed_comment import profile_in
 from slurm_plugin.core.config.load import Config, GpuType
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.history.models import Model, name_of
-from slurm_plugin.core.records.submission import Claims, MemoryEstimate
+from slurm_plugin.core.records.submission import MemoryEstimate, UserDirectives
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.directives import directives_of
 
@@ -82,11 +82,11 @@ class Estimator:
                 f"rad.toml: estimator is {self.name!r}; it must be one of {', '.join(ESTIMATORS)}"
             )
         try:
-            card = gpu_named(self.gpu or DEFAULT_GPU)
+            gpu_model = gpu_named(self.gpu or DEFAULT_GPU)
         except GpuMemNetError as exc:
             raise ConfigError(f"rad.toml: {where}gpu: {exc}") from exc
         try:
-            gpumemnet_estimate(_smallest(Source.TORCHINFO), gpu=card, estimator=self.name)
+            gpumemnet_estimate(_smallest(Source.TORCHINFO), gpu=gpu_model, estimator=self.name)
         except GpuMemNetError as exc:
             raise ConfigError(f"rad.toml: estimator: {exc}") from exc
 
@@ -95,17 +95,17 @@ class Estimator:
         for source in Source:
             self.of_profile(_smallest(source).to_text())
 
-    def card(self) -> Gpu:
+    def gpu_model(self) -> Gpu:
         """Return the GPU type that estimates are for, with the base measured here.
 
         Raises:
             GpuMemNetError: gpumemnet does not know the GPU.
         """
-        card = gpu_named(self.gpu or DEFAULT_GPU)
+        gpu_model = gpu_named(self.gpu or DEFAULT_GPU)
         return replace(
-            card,
-            conv_base_bytes=self.conv_base_bytes or card.conv_base_bytes,
-            base_bytes=self.base_bytes or card.base_bytes,
+            gpu_model,
+            conv_base_bytes=self.conv_base_bytes or gpu_model.conv_base_bytes,
+            base_bytes=self.base_bytes or gpu_model.base_bytes,
         )
 
     @property
@@ -122,17 +122,17 @@ class Estimator:
         """
         return _estimate(profile_text, self)
 
-    def estimate(self, claims: Claims) -> MemoryEstimate | None:
+    def estimate(self, stated: UserDirectives) -> MemoryEstimate | None:
         """Return the need of one process; None if the user's directives do not determine it.
 
         A value that the user states takes precedence over the model's.
         """
-        known = None if claims.profile is None else _estimate(claims.profile, self)
-        if claims.memory_bytes is None:
+        known = None if stated.profile is None else _estimate(stated.profile, self)
+        if stated.memory_bytes is None:
             return known
         return MemoryEstimate(
-            estimate_bytes=claims.memory_bytes,
-            upper_bytes=claims.memory_bytes,
+            estimate_bytes=stated.memory_bytes,
+            upper_bytes=stated.memory_bytes,
             confidence=None,  # it is booked because the user requested it
             source="stated",
             smact=None if known is None else known.smact,
@@ -204,7 +204,7 @@ def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
     """Return the estimate of a profile; None if the text is not a profile of this version."""
     try:
         profile = ModelProfile.from_text(profile_text)
-        result = gpumemnet_estimate(profile, gpu=estimator.card(), estimator=estimator.name)
+        result = gpumemnet_estimate(profile, gpu=estimator.gpu_model(), estimator=estimator.name)
         alone = activity.estimate(profile)
     except GpuMemNetError:
         return None

@@ -27,7 +27,7 @@ sys.path.insert(0, str(ROOT))
 from lab.cluster import Cluster  # noqa: E402
 from lab.place import ClusterSpec, Place, home_of  # noqa: E402
 from slurm_plugin.core.booking.verification import partition_mark  # noqa: E402
-from slurm_plugin.core.comments.signed_comment import read_key, stamp  # noqa: E402
+from slurm_plugin.core.comments.signed_comment import read_key, signed_booking  # noqa: E402
 from slurm_plugin.core.records.submission import Booking  # noqa: E402
 from slurm_plugin.core.units import GIB, KIB, MIB  # noqa: E402
 
@@ -59,7 +59,7 @@ def main() -> None:
     try:
         cluster.up(ClusterSpec())
         costs = measured(cluster, WARM_UP + options.count)
-        assert not cluster.reservations("n0"), "an Epilog left something reserved"
+        assert not cluster.allocations("n0"), "an Epilog left something reserved"
     finally:
         cluster.down()
     # A child begins with its parent's peak: what the empty script shows is this program's own.
@@ -104,7 +104,7 @@ def measured(cluster: Cluster, count: int) -> dict[str, list[Cost]]:
             "SLURM_JOB_USER": "nobody",
             "SLURM_JOB_PARTITION": "gpu",
             "SLURM_JOB_GPUS": "0",
-            "SLURM_JOB_COMMENT": stamp(booking, user_id=USER_ID, key=key),
+            "SLURM_JOB_COMMENT": signed_booking(booking, user_id=USER_ID, key=key),
             "SLURM_JOB_WORK_DIR": "/tmp",
             "SLURM_JOB_RESTART_COUNT": "0",
             "SLURMD_NODENAME": "n0",
@@ -120,7 +120,7 @@ def measured(cluster: Cluster, count: int) -> dict[str, list[Cost]]:
         for name, (argv, env, uid) in runs.items():
             costs.setdefault(name, []).append(cost_of(argv, env, uid=uid))
             if name == "Prolog":
-                held = {row["job_id"] for row in cluster.reservations("n0")}
+                held = {row["job_id"] for row in cluster.allocations("n0")}
                 assert FIRST_JOB + number in held, "the Prolog placed nothing: this measures nothing"
     return costs
 

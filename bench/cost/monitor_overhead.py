@@ -21,7 +21,7 @@ from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
-from slurm_plugin.monitor.gpus.simulated_gpus import Card
+from slurm_plugin.monitor.gpus.simulated_gpus import GpuSpec
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def _monitor(folder: Path) -> list[str]:
         gpus = NvmlTelemetry().read()
         print(f"{len(gpus)} x {gpus[0].name}")
     except DeviceError:
-        cards = [Card(uuid=f"GPU-{n}", index=n, name="S", memory_total_bytes=40 * GIB) for n in range(4)]
+        cards = [GpuSpec(uuid=f"GPU-{n}", index=n, name="S", memory_total_bytes=40 * GIB) for n in range(4)]
         SimulatedGpus.create(folder / "gpus", cards)
         text += f'[telemetry]\nsource = "simulated"\nsimulated_folder = "{folder}/gpus"\n'
         print("4 simulated GPUs")

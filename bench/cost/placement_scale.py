@@ -13,7 +13,7 @@ from slurm_plugin.core.ledger.codec import decode, encode
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.placement.choose import choose_gpu
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Demand, Reservation
+from slurm_plugin.core.records.node import Allocation, Demand
 from slurm_plugin.core.records.submission import PolicyName
 from slurm_plugin.core.units import GIB
 
@@ -41,8 +41,8 @@ def main() -> None:
 def _decision_ms(gpus: int, jobs: int) -> tuple[float, float]:
     ledger = _ledger(gpus, jobs)
     readings = tuple(_reading(index, ledger) for index in range(gpus))
-    owners = {held.job_id: held.job_id for held in ledger.reservations}
-    demand = Demand(job_id=9999, user_id=1, kind="shared", gpus=1, booked_bytes=GIB, seats=(0,))
+    owners = {held.job_id: held.job_id for held in ledger.allocations}
+    demand = Demand(job_id=9999, user_id=1, kind="shared", gpus=1, booked_bytes=GIB, gpu_indices=(0,))
     medians, slowest = [], []
     for policy in POLICIES:
         settings = PartitionConfig(collocate=True, policy=policy)
@@ -67,13 +67,13 @@ def _median_ms(action: object) -> float:
 
 def _ledger(gpus: int, jobs: int) -> Ledger:
     return Ledger(
-        reservations=tuple(
-            Reservation(
+        allocations=tuple(
+            Allocation(
                 job_id=number,
                 user_id=1,
                 kind="shared",
                 gpus=(f"GPU-{number % gpus}",),
-                seats=(number % gpus,),
+                gpu_indices=(number % gpus,),
                 booked_bytes=GIB,
                 created_s=NOW_S - 7.0 * number,
                 smact=0.005,

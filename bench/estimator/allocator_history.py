@@ -286,7 +286,7 @@ def run_all(jobs: list[Any], options: argparse.Namespace, stop_at: float) -> Non
     """Keep a number of processes at work and gather what they write."""
     forks = multiprocessing.get_context("fork")
     lock = forks.Lock()
-    claims = forks.Array("q", options.slots, lock=False)
+    stated = forks.Array("q", options.slots, lock=False)
     capacity = int(options.memory_gib * GIB)
     parts = options.out / "parts"
     parts.mkdir(exist_ok=True)
@@ -304,8 +304,8 @@ def run_all(jobs: list[Any], options: argparse.Namespace, stop_at: float) -> Non
             n_bytes = min(n_bytes, capacity)
             while True:
                 with lock:
-                    if sum(claims) + n_bytes <= capacity:
-                        claims[slot] = n_bytes
+                    if sum(stated) + n_bytes <= capacity:
+                        stated[slot] = n_bytes
                         return
                 time.sleep(0.1)
 
@@ -340,13 +340,13 @@ def run_all(jobs: list[Any], options: argparse.Namespace, stop_at: float) -> Non
                 process.start()
                 running[slot] = (process, time.monotonic(), job, path)
         for slot, (process, since, job, path) in list(running.items()):
-            late = time.monotonic() - since > ONE_LIMIT_S + 60 * (claims[slot] == 0)
+            late = time.monotonic() - since > ONE_LIMIT_S + 60 * (stated[slot] == 0)
             if late and process.is_alive():
                 os.kill(process.pid, signal.SIGKILL)
                 process.join(10)
             if not process.is_alive():
                 process.join(10)
-                claims[slot] = 0
+                stated[slot] = 0
                 del running[slot]
                 gather(path, job)
         time.sleep(0.05)

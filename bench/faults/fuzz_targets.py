@@ -35,7 +35,7 @@ from slurm_plugin.core.ledger.codec import decode, encode
 from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.store import LedgerStore
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.text import one_line as short
 from slurm_plugin.core.units import MIB
@@ -351,21 +351,27 @@ def _stamps() -> Target:
             profile_key=rng.choice((None, "".join(rng.choices("0123456789abcdef", k=16)))),
         )
         words = "".join(rng.choices(string.printable + "é\u202e", k=rng.choice((0, 5, 900, 2000))))
-        comment = signed_comment.with_stamp(words, signed_comment.stamp(booking, user_id=1000, key=_KEY))
+        comment = signed_comment.with_signed_booking(
+            words, signed_comment.signed_booking(booking, user_id=1000, key=_KEY)
+        )
         return comment, booking, mutate(comment, rng, others=(comment,))
 
     def judge(made: tuple[str, Booking, str], rng: random.Random) -> str:
         comment, booking, spoilt = made
         assert len(comment.encode()) < signed_comment.COMMENT_LIMIT
-        assert signed_comment.read_stamp(comment, user_id=1000, key=_KEY) == booking, "not what was signed"
-        assert signed_comment.read_stamp(comment, user_id=1001, key=_KEY) is None, "another user's"
-        found = signed_comment.read_stamp(spoilt, user_id=1000, key=_KEY)
+        assert signed_comment.read_signed_booking(comment, user_id=1000, key=_KEY) == booking, (
+            "not what was signed"
+        )
+        assert signed_comment.read_signed_booking(comment, user_id=1001, key=_KEY) is None, "another user's"
+        found = signed_comment.read_signed_booking(spoilt, user_id=1000, key=_KEY)
         assert found is None or found == booking, f"forged: {found}"
-        again = signed_comment.with_stamp(spoilt, signed_comment.stamp(booking, user_id=1000, key=_KEY))
+        again = signed_comment.with_signed_booking(
+            spoilt, signed_comment.signed_booking(booking, user_id=1000, key=_KEY)
+        )
         assert len(again.encode(errors="surrogateescape")) < signed_comment.COMMENT_LIMIT, (
             "too long for Slurm"
         )
-        assert signed_comment.read_stamp(again, user_id=1000, key=_KEY) == booking, (
+        assert signed_comment.read_signed_booking(again, user_id=1000, key=_KEY) == booking, (
             "lost beside the user's words"
         )
         signed_comment.profile_in(spoilt), signed_comment.user_words(spoilt)
@@ -385,12 +391,12 @@ def _ledger() -> Target:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     store = LedgerStore(folder, clock=SystemClock(), boot_id=_BOOT)
     held = [
-        Reservation(
+        Allocation(
             job_id=number,
             user_id=1000,
             kind="whole" if number == 3 else "shared",
             gpus=(f"GPU-{number % 4}",),
-            seats=(number % 4,),
+            gpu_indices=(number % 4,),
             booked_bytes=number << 30,
             created_s=1e9 + number,
         )
@@ -421,9 +427,9 @@ def _ledger() -> Target:
         if name == "placed/3":
             replace_file(folder / name, data)
             file = JobFile(folder, 3).read(boot_id=_BOOT)
-            assert file.held is None or file.held.job_id == 3
+            assert file.allocation is None or file.allocation.job_id == 3
             JobFile(folder, 3).variables()
-            return "nothing" if file.held is None else "read"
+            return "nothing" if file.allocation is None else "read"
         damaged = bytearray(whole)
         at = rng.randrange(len(texts[0]) + 60)
         damaged[at : at + len(data)] = data[: len(damaged) - at]
@@ -436,11 +442,15 @@ def _ledger() -> Target:
             return "refused"
         if found is None:
             return "another boot"
-        ids = [one.job_id for one in found.reservations]
+        ids = [one.job_id for one in found.allocations]
         assert len(set(ids)) == len(ids)
-        for one in found.reservations:
+        for one in found.allocations:
             assert one.booked_bytes >= 0, "a negative booking would make room that is not there"
-            assert one.restart >= 0 and one.gpus and all(isinstance(seat, int) for seat in one.seats)
+            assert (
+                one.restart >= 0
+                and one.gpus
+                and all(isinstance(gpu_index, int) for gpu_index in one.gpu_indices)
+            )
             assert isinstance(one.created_s, float | int)
         try:
             found.reserve(held[0], {"GPU-1": 1 << 40})

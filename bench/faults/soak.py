@@ -75,7 +75,7 @@ class Soak:
         (self.folder / "starts").touch()
         (self.folder / "starts").chmod(0o666)
         for cards in (self.cluster.place.root / "gpus").iterdir():
-            lines = [f"{card.index} {card.uuid}\n" for card in SimulatedGpus(cards).cards()]
+            lines = [f"{card.index} {card.uuid}\n" for card in SimulatedGpus(cards).gpus()]
             (cards / "names").write_text("".join(lines))
 
     def run(self, limit_s: float) -> None:
@@ -251,7 +251,7 @@ def soak(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
         "faults": dict(sentinel.findings.counts),
         "first": sentinel.findings.first,
         "watched": sentinel.findings.samples,
-        "left_reserved": sum(len(cluster.reservations(node.name)) for node in nodes),
+        "left_reserved": sum(len(cluster.allocations(node.name)) for node in nodes),
         "samples": run.samples,
     }
 

@@ -22,7 +22,7 @@ from typing import Any
 from replay.plan import Planned, plan
 from replay.workloads import measured_mib, model_file, planned_name
 from slurm_plugin.core.errors import EstimateError
-from slurm_plugin.core.records.submission import Claims
+from slurm_plugin.core.records.submission import UserDirectives
 from slurm_plugin.core.units import from_mib, to_mib_up
 from slurm_plugin.directives import directives_of, profile_of
 from slurm_plugin.estimate import Estimator
@@ -106,7 +106,7 @@ def booked_mib(workload: str, setup: str, texts: Path) -> int | None:
     model = model_file(workload, texts)
     directives = directives_of(f"#!/bin/sh\n#RAD model={model} {setup}\n", "job.sh", "")
     found = None if directives is None else profile_of(directives, (texts,))
-    estimate = None if found is None else Estimator(gpu="h200").estimate(Claims(profile=found[0]))
+    estimate = None if found is None else Estimator(gpu="h200").estimate(UserDirectives(profile=found[0]))
     return None if estimate is None else to_mib_up(estimate.upper_bytes)
 
 

@@ -28,7 +28,7 @@ def figures(jobs: Sequence[Mapping[str, Any]], samples: Mapping[str, Any]) -> di
     start_up = [run["trains_s"] - run["called_s"] for run in runs if "trains_s" in run]
     booked = sum(job["booked_mib"] * s for job, s in zip(good, execution, strict=True) if job["booked_mib"])
     used = sum(job["peak_mib"] * s for job, s in zip(good, execution, strict=True) if job["booked_mib"])
-    cards = samples["cards"]
+    cards = samples["gpus"]
     return {
         "jobs": len(jobs),
         "ended_well": len(good),
@@ -49,7 +49,7 @@ def figures(jobs: Sequence[Mapping[str, Any]], samples: Mapping[str, Any]) -> di
         "lost_to_crashes_s": _rounded(
             sum(run["end_s"] - run["called_s"] for run in runs if run["outcome"] == "oom")
         ),
-        "put_backs": sum(max(0, job["restarts"] - max(0, len(job["runs"]) - 1)) for job in jobs),
+        "requeues": sum(max(0, job["restarts"] - max(0, len(job["runs"]) - 1)) for job in jobs),
         "booked_over_used": _rounded(booked / used) if used else None,
         "energy_j": _rounded(sum(card["energy_j"] for card in cards)),
         "smact_mean": _over(cards, "smact"),

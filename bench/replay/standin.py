@@ -14,7 +14,7 @@ from typing import Any
 from replay.record import Record
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
-from slurm_plugin.monitor.gpus.simulated_gpus import CardFullError
+from slurm_plugin.monitor.gpus.simulated_gpus import GpuFullError
 from slurm_plugin.simulate.interference import Load, slowdowns
 
 LOOK_S = 0.5
@@ -47,7 +47,7 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
         own.write_text(json.dumps({"uuids": [uuid, *others], "load": asdict(load)}))
         record.note("trains_s")
         _steps(job, record, (uuid, *others), load, loads, gpus)
-    except CardFullError as full:
+    except GpuFullError as full:
         print(
             f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {job['memory_mib']}.00 MiB. {full}"
         )
@@ -113,4 +113,4 @@ def _beside(loads: Path) -> list[tuple[list[str], Load]]:
 
 def _uuid(gpus: SimulatedGpus, token: str) -> str:
     """Return the card that a job was given, by UUID or by index."""
-    return next(card.uuid for card in gpus.cards() if token in (card.uuid, str(card.index)))
+    return next(card.uuid for card in gpus.gpus() if token in (card.uuid, str(card.index)))

@@ -29,7 +29,7 @@ class Watch:
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
         self.times_s: list[float] = []
-        self.cards: list[dict[str, Any]] = []
+        self.gpus: list[dict[str, Any]] = []
         self.peaks_mib: dict[int, int] = {}
         """Most that a job held on one card, by Slurm's id."""
         self.active = True
@@ -43,7 +43,7 @@ class Watch:
         """End, and return the samples."""
         self._stop.set()
         self._thread.join(10)
-        return {"times_s": [round(t, 2) for t in self.times_s], "cards": self.cards}
+        return {"times_s": [round(t, 2) for t in self.times_s], "gpus": self.gpus}
 
     def _loop(self) -> None:
         while not self._stop.wait(EVERY_S):
@@ -55,9 +55,9 @@ class Watch:
     def _sample(self) -> None:
         readings = self._telemetry.read()
         now_s = time.time()
-        if not self.cards:
+        if not self.gpus:
             keys = ("used_mib", "smact", "power_w", "jobs")
-            self.cards = [
+            self.gpus = [
                 {
                     "index": gpu.index,
                     "name": gpu.name,
@@ -68,7 +68,7 @@ class Watch:
                 for gpu in readings
             ]
             self._first_j = [gpu.counters.energy_j for gpu in readings]
-        for card, gpu, first_j in zip(self.cards, readings, self._first_j, strict=True):
+        for card, gpu, first_j in zip(self.gpus, readings, self._first_j, strict=True):
             watts = gpu.counters.power_w
             if gpu.smact_source == "simulated":
                 watts = power_w(gpu.smact or 0.0)

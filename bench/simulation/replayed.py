@@ -113,7 +113,7 @@ def _smact(samples: Mapping[str, Any], gpus: Sequence[str], since_s: float, unti
     """
     seen = [
         smact
-        for card in samples["cards"]
+        for card in samples["gpus"]
         if str(card["index"]) in gpus
         for time_s, smact in zip(samples["times_s"], card["smact"], strict=True)
         if since_s + LOOKS_BACK_S < time_s < until_s and smact is not None
@@ -153,7 +153,7 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
         whole: The replay with whole GPUs that it is compared with.
         draw: Which of many draws of Slurm's pace is taken.
     """
-    cards = run["samples"]["cards"]
+    cards = run["samples"]["gpus"]
     usable_mib = min(card["usable_mib"] for card in cards)
     managed = run["policy"] not in WITHOUT_RAD
     settings = PartitionConfig(
@@ -263,7 +263,7 @@ def _job(
 
 def by_time(run: Run) -> Run:
     """Return a run whose jobs of several GPUs book what today they would, as nothing told for how long kernels run."""
-    usable_mib = min(card["usable_mib"] for card in run["samples"]["cards"])
+    usable_mib = min(card["usable_mib"] for card in run["samples"]["gpus"])
     settings = PartitionConfig(gpu_memory_mib=usable_mib, shards_per_gpu=shards_of(usable_mib))
     least_mib = compute_shards(1, None, settings, turns=True) * settings.shard_mib
     jobs = [
@@ -356,9 +356,12 @@ def report(runs: Sequence[Run]) -> int:
             and abs(found["crashes"] - real["crashes"]) <= CRASHES
         )
         off |= not near
-        for name, figures, verdict in (("replayed", real, ""), ("simulated", found, "yes" if near else "no")):
+        for name, figures, diagnosis in (
+            ("replayed", real, ""),
+            ("simulated", found, "yes" if near else "no"),
+        ):
             cells = " | ".join(f"{figures[figure]:,.4g}" for figure in FIGURES)
-            print(f"| {_name(run)} | {name} | {cells} | {figures['crashes']} | {verdict} |")
+            print(f"| {_name(run)} | {name} | {cells} | {figures['crashes']} | {diagnosis} |")
     return int(off)
 
 
@@ -407,7 +410,7 @@ def _of(run: Run) -> tuple[Any, ...]:
     """Return what runs have in common that are compared."""
     return (
         *(run[name] for name in ("trace", "compress", "first", "stand_in")),
-        tuple(card["name"] for card in run["samples"]["cards"]),
+        tuple(card["name"] for card in run["samples"]["gpus"]),
         run.get("exchange", ONE_BY_ONE),
         release(run),
     )

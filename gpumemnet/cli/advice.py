@@ -8,7 +8,7 @@ from typing import Any
 
 from gpumemnet.cli import answer
 from gpumemnet.cli.cluster import Cluster, Job
-from gpumemnet.cli.told import Booked
+from gpumemnet.cli.reported import Booked
 from gpumemnet.directives.parse import Directives
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.gpus import Gpu, gpus
@@ -32,30 +32,32 @@ class Subject:
     """Model, GPU and estimator of the advice.
 
     Attributes:
-        said: Model and settings.
-        card: Type of GPU.
+        directives: Model and settings.
+        gpu_model: Type of GPU.
         usable_bytes: Its usable memory.
         estimator: Name of the estimator.
     """
 
-    said: Directives
-    card: Gpu
+    directives: Directives
+    gpu_model: Gpu
     usable_bytes: int
     estimator: str
 
-    def booked(self, setup: TrainingSetup, card: Gpu | None = None) -> tuple[int, Booked]:
+    def booked(self, setup: TrainingSetup, gpu_model: Gpu | None = None) -> tuple[int, Booked]:
         """Return the estimate and its booking.
 
         Args:
             setup: The training setup.
-            card: Type of GPU; None for the subject's.
+            gpu_model: Type of GPU; None for the subject's.
 
         Raises:
             GpuMemNetError: The model cannot be estimated with that setup.
         """
-        model = self.said.model or ""
-        result, _ = answer.for_summary(model, setup, gpu=card or self.card, estimator=self.estimator)
-        return result.estimate_bytes, Booked.of(result, self.said.confidence)
+        model = self.directives.model or ""
+        result, _ = answer.for_summary(
+            model, setup, gpu=gpu_model or self.gpu_model, estimator=self.estimator
+        )
+        return result.estimate_bytes, Booked.of(result, self.directives.confidence)
 
 
 def largest(subject: Subject) -> list[Row]:
@@ -71,21 +73,21 @@ def largest(subject: Subject) -> list[Row]:
 
     def booked_bytes(batch_size: int) -> int:
         if batch_size not in known:
-            setup = subject.said.setup
+            setup = subject.directives.setup
             changed = replace(setup, batch_size=batch_size, stated=setup.stated | {"batch_size"})
             known[batch_size] = subject.booked(changed)[1].n_bytes
         return known[batch_size]
 
     rows: list[Row] = []
     for part in PARTS:
-        room = int(part * subject.usable_bytes)
-        batch_size = _largest(booked_bytes, room)
+        limit_bytes = int(part * subject.usable_bytes)
+        batch_size = _largest(booked_bytes, limit_bytes)
         booked = None if batch_size is None else to_mib_up(booked_bytes(batch_size))
-        of_card = "whole GPU" if part == 1 else f"{part:g} of it"
+        part_name = "whole GPU" if part == 1 else f"{part:g} of it"
         rows.append(
             {
-                "part": of_card,
-                "room_mib": to_mib_nearest(room),
+                "part": part_name,
+                "room_mib": to_mib_nearest(limit_bytes),
                 "batch_size": batch_size,
                 "booked_mib": booked,
             }
@@ -93,20 +95,20 @@ def largest(subject: Subject) -> list[Row]:
     return rows
 
 
-def _largest(booked_bytes: Callable[[int], int], room: int) -> int | None:
+def _largest(booked_bytes: Callable[[int], int], limit_bytes: int) -> int | None:
     """Return the largest batch size whose booking fits; None if not even one sample fits.
 
     Memory rises with the batch size except for small steps of workspaces; the result fits, and the next size does not.
     """
-    if booked_bytes(1) > room:
+    if booked_bytes(1) > limit_bytes:
         return None
     fits = 1
-    while fits < MOST_BATCH and booked_bytes(2 * fits) <= room:
+    while fits < MOST_BATCH and booked_bytes(2 * fits) <= limit_bytes:
         fits *= 2
     above = 2 * fits
     while above - fits > 1:
         middle = (fits + above) // 2
-        if booked_bytes(middle) <= room:
+        if booked_bytes(middle) <= limit_bytes:
             fits = middle
         else:
             above = middle
@@ -125,18 +127,19 @@ def sweep(subject: Subject, batch_size: int) -> list[Row]:
         for precision in _PRECISIONS:
             for checkpointing in (False, True):
                 setup = replace(
-                    subject.said.setup,
+                    subject.directives.setup,
                     batch_size=each,
                     precision=precision,
                     gradient_checkpointing=checkpointing,
-                    stated=subject.said.setup.stated | {"batch_size", "precision", "gradient_checkpointing"},
+                    stated=subject.directives.setup.stated
+                    | {"batch_size", "precision", "gradient_checkpointing"},
                 )
                 row: Row = {
                     "batch_size": each,
                     "precision": precision.value,
                     "checkpointing": "yes" if checkpointing else "no",
                 }
-                rows.append(row | _needs(subject, setup, subject.card, subject.usable_bytes))
+                rows.append(row | _needs(subject, setup, subject.gpu_model, subject.usable_bytes))
     return rows
 
 
@@ -151,26 +154,29 @@ def cards(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: bo
     """
     if cluster is None or job is None:
         return [
-            {"card": card.name, **_needs(subject, subject.said.setup, card, card.memory_bytes)}
-            for card in gpus().values()
+            {
+                "card": gpu_model.name,
+                **_needs(subject, subject.directives.setup, gpu_model, gpu_model.memory_bytes),
+            }
+            for gpu_model in gpus().values()
         ]
     rows: list[Row] = []
     for place in cluster.places:
         there = job._replace(typed=(*job.typed, f"--partition={place.partition}"))
-        verdict = cluster.submit(there)
+        submitted = cluster.submit(there)
         row: Row = {"partition": place.partition, "card": place.gpu}
-        row |= _needs(subject, subject.said.setup, cluster.card, place.usable_bytes)
-        row["asks"] = None if verdict.refusal else verdict.gres
+        row |= _needs(subject, subject.directives.setup, cluster.gpu_model, place.usable_bytes)
+        row["asks"] = None if submitted.refusal else submitted.gres
         if ask:
             row["starts"] = cluster.ask(there).starts
         rows.append(row)
     return rows
 
 
-def _needs(subject: Subject, setup: TrainingSetup, card: Gpu, usable_bytes: int) -> Row:
+def _needs(subject: Subject, setup: TrainingSetup, gpu_model: Gpu, usable_bytes: int) -> Row:
     row: Row = {"has_mib": to_mib_nearest(usable_bytes), "needs_mib": None, "booked_mib": None, "fit": None}
     try:
-        estimate_bytes, booked = subject.booked(setup, card)
+        estimate_bytes, booked = subject.booked(setup, gpu_model)
     except GpuMemNetError:
         return row  # a saved profile is valid for its own settings only
     return row | {

@@ -54,17 +54,17 @@ def for_summary(
         raise SetupError(
             f"--estimator {MODULE} runs the model's code: name it with --module pkg.mod:function"
         )
-    card = gpu_named(gpu) if isinstance(gpu, str) else gpu
+    gpu_model = gpu_named(gpu) if isinstance(gpu, str) else gpu
     if estimator == LAYERS:
         from gpumemnet.estimators import transformer
 
         summary, path = read(path_or_text, setup)
         profile, warnings = build_profile(summary, setup, path=path)
-        told = transformer.estimate_layers(summary, profile, card)
-        result = replace(told, activity=activity.estimate(profile))
+        estimated = transformer.estimate_layers(summary, profile, gpu_model)
+        result = replace(estimated, activity=activity.estimate(profile))
     else:
         profile, warnings = profile_with_warnings(path_or_text, setup)
-        result = _of_profile(profile, gpu=card, estimator=estimator)
+        result = _of_profile(profile, gpu=gpu_model, estimator=estimator)
     return result, warnings
 
 
@@ -122,12 +122,12 @@ def batch_of(path_or_text: str) -> int:
     return profile_with_warnings(path_or_text, TrainingSetup())[0].batch_size
 
 
-def stated(memory_bytes: int, card: Gpu) -> Estimate:
+def stated(memory_bytes: int, gpu_model: Gpu) -> Estimate:
     """Return the memory that a user states.
 
     Args:
         memory_bytes: `memory=`.
-        card: Type of GPU.
+        gpu_model: Type of GPU.
     """
     return Estimate(
         estimate_bytes=memory_bytes,
@@ -136,7 +136,7 @@ def stated(memory_bytes: int, card: Gpu) -> Estimate:
         breakdown_bytes={},
         family=Family.OTHER,
         estimator="stated",
-        gpu=card.name,
+        gpu=gpu_model.name,
     )
 
 
@@ -176,13 +176,13 @@ def for_module(
         raise SetupError(f"--estimator {estimator} reads a model summary, not a module; remove --module")
     if find_spec("torch") is None:
         raise TraceError(_NO_MODULE)
-    card = gpu_named(gpu) if isinstance(gpu, str) else gpu
+    gpu_model = gpu_named(gpu) if isinstance(gpu, str) else gpu
     if estimator == MODULE:
         try:
             from gpumemnet.estimators import faketensor
         except ImportError as exc:
             raise TraceError(_NO_MODULE) from exc
-        return faketensor.estimate_module(spec, inputs, setup, card)
+        return faketensor.estimate_module(spec, inputs, setup, gpu_model)
     from gpumemnet.tracing.saved.of_trace import profile_of  # only a trace needs it
     from gpumemnet.tracing.trace import inputs_of, trace_module
 
@@ -202,5 +202,5 @@ def for_module(
             warnings=found.warnings,
         )
         record.write(kept, save)
-    told = estimate(profile, gpu=card)
-    return replace(told, warnings=(*found.warnings, *told.warnings))
+    estimated = estimate(profile, gpu=gpu_model)
+    return replace(estimated, warnings=(*found.warnings, *estimated.warnings))

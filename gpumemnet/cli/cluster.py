@@ -21,11 +21,11 @@ class Job(NamedTuple):
     path: str | None = None
 
 
-class Verdict(NamedTuple):
+class Submitted(NamedTuple):
     """sbatch's answer to a job.
 
     Attributes:
-        says: RAD's lines, exactly as sbatch shows them.
+        messages: RAD's lines, exactly as sbatch shows them.
         refusal: The line that refuses the job; None if it is accepted.
         faults: Whether a directive could not be understood, so that the job is treated as unknown.
         partition: Its partition; "" if Slurm's default is not known here.
@@ -39,7 +39,7 @@ class Verdict(NamedTuple):
             effect.
     """
 
-    says: tuple[str, ...]
+    messages: tuple[str, ...]
     refusal: str | None
     faults: bool
     partition: str
@@ -52,7 +52,7 @@ class Verdict(NamedTuple):
     learned: str = ""
 
 
-class Asked(NamedTuple):
+class Scheduled(NamedTuple):
     """Slurm's own answer.
 
     Attributes:
@@ -92,7 +92,7 @@ class Cluster(Protocol):
         ...
 
     @property
-    def card(self) -> Gpu:
+    def gpu_model(self) -> Gpu:
         """Return its type of GPU, with the base measured there."""
         ...
 
@@ -101,7 +101,7 @@ class Cluster(Protocol):
         """Return its shared partitions."""
         ...
 
-    def submit(self, job: Job) -> Verdict:
+    def submit(self, job: Job) -> Submitted:
         """Return sbatch's answer, without a query to Slurm.
 
         Raises:
@@ -109,7 +109,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def ask(self, job: Job) -> Asked:
+    def ask(self, job: Job) -> Scheduled:
         """Return Slurm's answer and the expected start; nothing is submitted.
 
         Raises:

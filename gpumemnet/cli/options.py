@@ -35,7 +35,7 @@ class Options(NamedTuple):
     save: Path | None
 
 
-def card_of(options: Options) -> Gpu:
+def gpu_model_of(options: Options) -> Gpu:
     """Return the type of GPU that the options name; an unknown type needs its memory size.
 
     Raises:

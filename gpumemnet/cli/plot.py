@@ -25,11 +25,11 @@ def as_text(course: Timeline, base_bytes: int, title: str) -> str:
         title: A line above it.
     """
     binned, starts = _binned(course, _COLUMNS)
-    held = [base_bytes + one for one in binned]
-    top = max(held)
+    levels = [base_bytes + one for one in binned]
+    top = max(levels)
     lines = [title]
     for row in range(_ROWS, 0, -1):
-        cells = [min(max(one / top * _ROWS - (row - 1), 0.0), 1.0) for one in held]
+        cells = [min(max(one / top * _ROWS - (row - 1), 0.0), 1.0) for one in levels]
         label = f"{top * row / _ROWS / GIB:7.1f} GiB " if row in (_ROWS, _ROWS // 2) else " " * 12
         lines.append(label + "".join(_BARS[round(cell * (len(_BARS) - 1))] for cell in cells))
     axis = [" "] * (_COLUMNS + 12)
@@ -67,7 +67,7 @@ def write(course: Timeline, base_bytes: int, title: str, path: Path) -> None:
 
 
 def _caption(course: Timeline, base_bytes: int) -> str:
-    peak = max(course.held_bytes)
+    peak = max(course.level_bytes)
     return (
         f"at the peak {to_mib_nearest(base_bytes + peak)} MiB: {to_mib_nearest(base_bytes)} of the process, "
         f"{to_mib_nearest(course.kept_bytes)} that stay between steps, "
@@ -77,16 +77,16 @@ def _caption(course: Timeline, base_bytes: int) -> str:
 
 def _binned(course: Timeline, columns: int) -> tuple[list[int], list[int]]:
     """Return the highest value in each column, and the column where each phase starts."""
-    held = course.held_bytes
-    edges = [at * len(held) // columns for at in range(columns + 1)]
-    bins = [max(held[low : max(high, low + 1)]) for low, high in pairwise(edges)]
-    return bins, [start * columns // len(held) for start in course.starts]
+    levels = course.level_bytes
+    edges = [at * len(levels) // columns for at in range(columns + 1)]
+    bins = [max(levels[low : max(high, low + 1)]) for low, high in pairwise(edges)]
+    return bins, [start * columns // len(levels) for start in course.starts]
 
 
 def _page(course: Timeline, base_bytes: int, title: str, *, bare: bool) -> str:
-    binned, starts = _binned(course, min(_WIDTH - _LEFT, len(course.held_bytes)))
-    held = [base_bytes + one for one in binned]
-    top, wide = max(held) * 1.05, (_WIDTH - _LEFT - 10) / len(held)
+    binned, starts = _binned(course, min(_WIDTH - _LEFT, len(course.level_bytes)))
+    levels = [base_bytes + one for one in binned]
+    top, wide = max(levels) * 1.05, (_WIDTH - _LEFT - 10) / len(levels)
 
     def x(at: float) -> float:
         return round(_LEFT + at * wide, 1)
@@ -96,8 +96,8 @@ def _page(course: Timeline, base_bytes: int, title: str, *, bare: bool) -> str:
 
     parts = [f'<text x="{_LEFT}" y="22" font-size="15">{html.escape(title)}</text>']
     for number, (name, start) in enumerate(zip(PHASES, starts, strict=True)):
-        end = [*starts, len(held)][number + 1]
-        line = " ".join(f"{x(at)},{y(held[at])} {x(at + 1)},{y(held[at])}" for at in range(start, end))
+        end = [*starts, len(levels)][number + 1]
+        line = " ".join(f"{x(at)},{y(levels[at])} {x(at + 1)},{y(levels[at])}" for at in range(start, end))
         area = f"{x(start)},{y(0)} {line} {x(end)},{y(0)}"
         parts.append(f'<polygon points="{area}" fill="{_COLOURS[number]}" fill-opacity="0.35"/>')
         where = min(x(start), _WIDTH - 80)
@@ -111,7 +111,7 @@ def _page(course: Timeline, base_bytes: int, title: str, *, bare: bool) -> str:
         )
         parts.append(f'<text x="{_WIDTH - 110}" y="{level - 4}" font-size="11" fill="#555">{name}</text>')
     for quarter in range(5):
-        mark = max(held) * quarter / 4
+        mark = max(levels) * quarter / 4
         parts.append(f'<text x="4" y="{y(mark) + 4}" font-size="11">{mark / GIB:.1f} GiB</text>')
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" '
@@ -132,11 +132,11 @@ def _write_png(course: Timeline, base_bytes: int, title: str, path: Path) -> Non
     from matplotlib import pyplot  # type: ignore[import-not-found,unused-ignore]
 
     figure, axes = pyplot.subplots(figsize=(9, 4.2))
-    held = [(base_bytes + one) / GIB for one in course.held_bytes]
-    ends = [*course.starts[1:], len(held) - 1]
+    levels = [(base_bytes + one) / GIB for one in course.level_bytes]
+    ends = [*course.starts[1:], len(levels) - 1]
     for name, colour, start, end in zip(PHASES, _COLOURS, course.starts, ends, strict=True):
         axes.fill_between(
-            range(start, end + 1), held[start : end + 1], color=colour, alpha=0.35, step="post", label=name
+            range(start, end + 1), levels[start : end + 1], color=colour, alpha=0.35, step="post", label=name
         )
     axes.set(title=title, ylabel="GiB", xlabel="calls of the allocator", ylim=(0, None))
     axes.legend()

@@ -24,12 +24,12 @@ class Question(NamedTuple):
     """Question of the user.
 
     Attributes:
-        said: Directives of job script and options together; its model is a path, or a summary's text.
+        directives: Directives of job script and options together; its model is a path, or a summary's text.
         job: The job to submit; None if a module or a training script is traced.
         fault: Error in the #RAD lines; None if none.
     """
 
-    said: Directives
+    directives: Directives
     job: Job | None = None
     fault: DirectiveError | None = None
 
@@ -51,73 +51,77 @@ def question_of(summary: str | None, given: Mapping[str, object], typed: str) ->
     except ValueError as exc:
         raise SetupError(f"--options: {str(exc).lower()}; close the quote") from exc
     if summary is None:
-        return Question(said=_with(Directives(setup=TrainingSetup()), given))
+        return Question(directives=_with(Directives(setup=TrainingSetup()), given))
     other = no_summary(summary)
     if other is not None and not summary.endswith(".py"):
         raise SetupError(f"{summary}: {other}")
     text = _text(summary)
     name = "standard input" if summary == STDIN else summary
-    ours = "#RAD" in text or "#SBATCH" in text
-    if other is not None and not ours:  # a job script may be in Python
+    is_job_script = "#RAD" in text or "#SBATCH" in text
+    if other is not None and not is_job_script:  # a job script may be in Python
         raise SetupError(f"{summary}: {other}")
-    if not text.lstrip().startswith("#") and not ours:
+    if not text.lstrip().startswith("#") and not is_job_script:
         return _of_summary(text if summary == STDIN else summary, given, words)
     job = Job(typed=words, script=text, path=None if summary == STDIN else summary)
     try:
         comment = next((word for word in reversed(words) if word.startswith("--comment=")), "")
-        said = parse_comment(comment.partition("=")[2]) or parse_script(text, name)
+        directives = parse_comment(comment.partition("=")[2]) or parse_script(text, name)
     except DirectiveError as exc:
-        return Question(said=Directives(setup=TrainingSetup()), job=job, fault=exc)
-    said = _beside(said or Directives(setup=TrainingSetup()), summary)
+        return Question(directives=Directives(setup=TrainingSetup()), job=job, fault=exc)
+    directives = _beside(directives or Directives(setup=TrainingSetup()), summary)
     if not given:
-        return Question(said=said, job=job)
-    said = _with(said, given)
-    return Question(said=said, job=job._replace(typed=(*words, _comment_of(said))))
+        return Question(directives=directives, job=job)
+    directives = _with(directives, given)
+    return Question(directives=directives, job=job._replace(typed=(*words, _comment_of(directives))))
 
 
-def directive_words(said: Directives) -> list[str]:
+def directive_words(directives: Directives) -> list[str]:
     """Return directives as key=value words, without defaults."""
-    setup, default = said.setup, TrainingSetup()
-    words = [f"model={said.model}"] if said.model else []
+    setup, default = directives.setup, TrainingSetup()
+    words = [f"model={directives.model}"] if directives.model else []
     words += [
         f"{key}={getattr(setup, key)}"
         for key in ("batch_size", "seq_len", "optimizer", "precision")
         if getattr(setup, key) != getattr(default, key)
     ]
-    words += [] if said.memory_bytes is None else [f"memory={to_mib_up(said.memory_bytes)}M"]
+    words += [] if directives.memory_bytes is None else [f"memory={to_mib_up(directives.memory_bytes)}M"]
     words += [
         f"{key}={value}"
-        for key, value in (("gpus", said.gpus), ("policy", said.policy), ("confidence", said.confidence))
+        for key, value in (
+            ("gpus", directives.gpus),
+            ("policy", directives.policy),
+            ("confidence", directives.confidence),
+        )
         if value is not None
     ]
-    words += [] if said.retry else ["retry=no"]
+    words += [] if directives.retry else ["retry=no"]
     return words + (["gradient_checkpointing=yes"] if setup.gradient_checkpointing else [])
 
 
-def comment_words(said: Directives) -> str:
+def comment_words(directives: Directives) -> str:
     """Return directives as the text of a job's comment."""
-    words = directive_words(said)
+    words = directive_words(directives)
     return "rad:" + ",".join(f"'{word}'" if "," in word or " " in word else word for word in words)
 
 
-def _comment_of(said: Directives) -> str:
-    return f"--comment={comment_words(said)}"
+def _comment_of(directives: Directives) -> str:
+    return f"--comment={comment_words(directives)}"
 
 
 def _of_summary(model: str, given: Mapping[str, object], words: tuple[str, ...]) -> Question:
     """Return the question for a summary alone: a job for one GPU that names it."""
-    said = _with(Directives(setup=TrainingSetup(), model=model), given)
+    directives = _with(Directives(setup=TrainingSetup(), model=model), given)
     if "\n" in model:  # a text, which no job can name
-        return Question(said=said)
-    return Question(said=said, job=Job(typed=("--gpus=1", *words, _comment_of(said))))
+        return Question(directives=directives)
+    return Question(directives=directives, job=Job(typed=("--gpus=1", *words, _comment_of(directives))))
 
 
-def _with(said: Directives, given: Mapping[str, object]) -> Directives:
+def _with(directives: Directives, given: Mapping[str, object]) -> Directives:
     """Override directives by options of the same name."""
     settings = {key: value for key, value in given.items() if key != "confidence"}
-    setup = replace(said.setup, **settings, stated=said.setup.stated | set(settings))  # type: ignore[arg-type]
-    confidence = given.get("confidence", said.confidence)
-    return replace(said, setup=setup, confidence=confidence)  # type: ignore[arg-type]
+    setup = replace(directives.setup, **settings, stated=directives.setup.stated | set(settings))  # type: ignore[arg-type]
+    confidence = given.get("confidence", directives.confidence)
+    return replace(directives, setup=setup, confidence=confidence)  # type: ignore[arg-type]
 
 
 def _text(summary: str) -> str:
@@ -129,11 +133,11 @@ def _text(summary: str) -> str:
     return text.removeprefix("\ufeff")
 
 
-def _beside(said: Directives, summary: str) -> Directives:
+def _beside(directives: Directives, summary: str) -> Directives:
     """Return directives with the model's path as sbatch finds it: from here, or next to the job script."""
-    if said.model is None or summary == STDIN:
-        return said
-    named = os.path.expanduser(said.model)
+    if directives.model is None or summary == STDIN:
+        return directives
+    named = os.path.expanduser(directives.model)
     beside = os.path.join(os.path.dirname(summary), named)
     here = os.path.exists(named) or not os.path.exists(beside)  # neither raises without permission
-    return replace(said, model=named if here else beside)
+    return replace(directives, model=named if here else beside)

@@ -155,11 +155,11 @@ def _split(words: list[str]) -> tuple[list[str], tuple[str, ...]]:
 
 def _fail(status: Exit, *lines: str) -> None:
     """Report an error on stderr, and also as JSON on stdout if requested; exit."""
-    told = [" ".join(line.split()) for line in lines]
+    shown = [" ".join(line.split()) for line in lines]
     if "--json" in _split(sys.argv[1:])[0]:
         import json  # only this form needs it
 
-        click.echo(json.dumps({"version": 1, "error": {"status": int(status), "lines": told}}))
-    for line in told:
+        click.echo(json.dumps({"version": 1, "error": {"status": int(status), "lines": shown}}))
+    for line in shown:
         click.echo(f"{click.style(PROGRAM + ':', fg='red')} {line}", err=True)
     sys.exit(status)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from gpumemnet.cli.cluster import Asked, Verdict
+from gpumemnet.cli.cluster import Scheduled, Submitted
 from gpumemnet.cli.question import comment_words, directive_words
-from gpumemnet.cli.told import Booked, Told
+from gpumemnet.cli.reported import Booked, Reported
 from gpumemnet.estimate import Activity, Estimate, Likely
 from gpumemnet.units import human, to_mib_nearest, to_mib_up
 
@@ -37,22 +37,22 @@ def _reserved_text(result: Estimate, booked: Booked) -> str:
     )
 
 
-def _verdict_text(verdict: Verdict | None, asked: Asked | None) -> list[str]:
+def _submitted_text(submitted: Submitted | None, scheduled: Scheduled | None) -> list[str]:
     """Return sbatch's message, the job's request, and Slurm's answer."""
-    if verdict is None:
+    if submitted is None:
         return []
-    lines = [f"sbatch: {line}" for line in verdict.says]
-    if verdict.refusal is not None:
-        return [*lines, f"sbatch: error: {verdict.refusal}", *_asked_text(asked)]
-    where = f" in partition {verdict.partition}" if verdict.partition else ""
-    as_it_is = "" if verdict.capacity_bytes else "; unchanged by RAD"
-    alone = _ALONE.get(verdict.decision, "")
-    lines.append(f"requests {verdict.gres or 'no GPU'}{where}{alone}{as_it_is}")
-    return [*lines, *_asked_text(asked)]
+    lines = [f"sbatch: {line}" for line in submitted.messages]
+    if submitted.refusal is not None:
+        return [*lines, f"sbatch: error: {submitted.refusal}", *_scheduled_text(scheduled)]
+    where = f" in partition {submitted.partition}" if submitted.partition else ""
+    as_it_is = "" if submitted.capacity_bytes else "; unchanged by RAD"
+    alone = _ALONE.get(submitted.decision, "")
+    lines.append(f"requests {submitted.gres or 'no GPU'}{where}{alone}{as_it_is}")
+    return [*lines, *_scheduled_text(scheduled)]
 
 
-def _asked_text(asked: Asked | None) -> list[str]:
-    return [] if asked is None else [f"Slurm says: {line}" for line in asked.lines]
+def _scheduled_text(scheduled: Scheduled | None) -> list[str]:
+    return [] if scheduled is None else [f"Slurm says: {line}" for line in scheduled.lines]
 
 
 def _activity_text(activity: Activity | None) -> list[str]:
@@ -72,30 +72,35 @@ def _percent(span: Likely) -> str:
     return f"{span.value * 100:.0f} % ({span.low * 100:.0f} to {span.high * 100:.0f})"
 
 
-def as_text(told: Told) -> str:
+def as_text(reported: Reported) -> str:
     """Return a few lines: sbatch's message, or the estimate without a cluster; then the notes.
 
     Args:
-        told: The results.
+        reported: The results.
     """
-    result, booked = told.result, told.booked
-    lines = _verdict_text(told.verdict, told.asked)
+    result, booked = reported.result, reported.booked
+    lines = _submitted_text(reported.submitted, reported.scheduled)
     if result is not None and booked is not None:
-        if told.verdict is None:
+        if reported.submitted is None:
             lines.append(_reserved_text(result, booked))
         lines += _activity_text(result.activity)
-    return "\n".join([*lines, *(f"note: {text}" for text in told.notes)])
+    return "\n".join([*lines, *(f"note: {text}" for text in reported.notes)])
 
 
-def as_explanation(told: Told) -> str:
+def as_explanation(reported: Reported) -> str:
     """Return the memory by purpose, and the assumptions.
 
     Args:
-        told: The results.
+        reported: The results.
     """
-    result, booked, card, setup = told.result, told.booked, told.card, told.said.setup
+    result, booked, gpu_model, setup = (
+        reported.result,
+        reported.booked,
+        reported.gpu_model,
+        reported.directives.setup,
+    )
     if result is None or booked is None:
-        return as_text(told)
+        return as_text(reported)
     batch = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
     lines = [
         f"One process on {result.gpu}: batch size {batch}, optimizer {setup.optimizer}, precision {setup.precision}"
@@ -111,24 +116,24 @@ def as_explanation(told: Told) -> str:
         f"  {'booked':<12}{to_mib_up(booked.n_bytes):>9} MiB        {_trust(booked.share)}; {booked.part}",
         *_cap_line(booked),
         "",
-        *_verdict_text(told.verdict, told.asked),
+        *_submitted_text(reported.submitted, reported.scheduled),
         f"Estimator: {result.estimator}; network: {result.family}.",
-        *_learned_line(told.verdict),
-        f"Under MPS {to_mib_nearest(card.mps_client_bytes)} MiB of the base are the MPS client's context; the"
-        f" MPS server of a user uses {to_mib_nearest(card.mps_server_bytes)} MiB more, which no job books.",
+        *_learned_line(reported.submitted),
+        f"Under MPS {to_mib_nearest(gpu_model.mps_client_bytes)} MiB of the base are the MPS client's context; the"
+        f" MPS server of a user uses {to_mib_nearest(gpu_model.mps_server_bytes)} MiB more, which no job books.",
         *(
             line[0].upper() + line[1:] + "; each range covers 80 % of jobs."
             for line in _activity_text(result.activity)
         ),
     ]
-    return "\n".join([*lines, *(f"note: {text}" for text in told.notes)])
+    return "\n".join([*lines, *(f"note: {text}" for text in reported.notes)])
 
 
-def _learned_line(verdict: Verdict | None) -> list[str]:
+def _learned_line(submitted: Submitted | None) -> list[str]:
     """Return a line on the effect of this site's runs; none if there is none."""
-    if verdict is None or not verdict.learned:
+    if submitted is None or not submitted.learned:
         return []
-    return [f"{verdict.learned[0].upper()}{verdict.learned[1:]}."]
+    return [f"{submitted.learned[0].upper()}{submitted.learned[1:]}."]
 
 
 def _cap_line(booked: Booked) -> list[str]:
@@ -146,15 +151,15 @@ def _trust(confidence: float | None) -> str:
     return f"exceeded by at most {1 - confidence:.0%} of jobs"
 
 
-def as_sbatch(told: Told) -> str:
+def as_sbatch(reported: Reported) -> str:
     """Return the lines for a job script, and the same as a command.
 
     Args:
-        told: The results.
+        reported: The results.
     """
-    words = directive_words(told.said)
+    words = directive_words(reported.directives)
     line = "#RAD " + " ".join(shlex.quote(word) if " " in word else word for word in words)
-    comment = comment_words(told.said)
+    comment = comment_words(reported.directives)
     lines = [
         "# Add these lines above the first command of the job script:",
         "#SBATCH --gpus=1",
@@ -162,6 +167,6 @@ def as_sbatch(told: Told) -> str:
         "# or submit with:",
         f"# sbatch --gpus=1 --comment={shlex.quote(comment)} job.sh",
     ]
-    if (booked := told.booked) is not None:
+    if (booked := reported.booked) is not None:
         lines.append(f"# books {human(booked.n_bytes)}: {booked.shards} x {booked.shard_mib} MiB")
-    return "\n".join([*lines, *(f"# note: {text}" for text in told.notes)])
+    return "\n".join([*lines, *(f"# note: {text}" for text in reported.notes)])

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 
-from gpumemnet.cli.cluster import Asked, Verdict
-from gpumemnet.cli.told import Told
+from gpumemnet.cli.cluster import Scheduled, Submitted
+from gpumemnet.cli.reported import Reported
 from gpumemnet.estimate import Activity
 from gpumemnet.units import to_mib_nearest, to_mib_up
 
 
-def as_json(told: Told) -> str:
+def as_json(reported: Reported) -> str:
     """Return the results as one JSON object; its keys are a stable contract.
 
     Args:
-        told: The results.
+        reported: The results.
     """
     tree: dict[str, object] = {"version": 1}
-    result, booked = told.result, told.booked
+    result, booked = reported.result, reported.booked
     if result is not None and booked is not None:
         tree |= {
             "family": result.family,
@@ -30,25 +30,25 @@ def as_json(told: Told) -> str:
             "shard_mib": booked.shard_mib,
             "gpu": result.gpu,
             "breakdown_mib": {key: to_mib_nearest(value) for key, value in result.breakdown_bytes.items()},
-            "warnings": [*told.warnings, *result.warnings],
+            "warnings": [*reported.warnings, *result.warnings],
             "activity": None if result.activity is None else _activity_json(result.activity),
         }
-    if told.verdict is not None:
-        tree["sbatch"] = _verdict_json(told.verdict, told.asked)
+    if reported.submitted is not None:
+        tree["sbatch"] = _submitted_json(reported.submitted, reported.scheduled)
     return json.dumps(tree)
 
 
-def _verdict_json(verdict: Verdict, asked: Asked | None) -> dict[str, object]:
+def _submitted_json(submitted: Submitted, scheduled: Scheduled | None) -> dict[str, object]:
     tree: dict[str, object] = {
-        "says": list(verdict.says),
-        "refusal": verdict.refusal,
-        "partition": verdict.partition,
-        "gres": verdict.gres,
-        "decision": verdict.decision,
-        "learned": verdict.learned or None,
+        "says": list(submitted.messages),
+        "refusal": submitted.refusal,
+        "partition": submitted.partition,
+        "gres": submitted.gres,
+        "decision": submitted.decision,
+        "learned": submitted.learned or None,
     }
-    if asked is not None:
-        tree |= {"slurm": list(asked.lines), "starts": asked.starts}
+    if scheduled is not None:
+        tree |= {"slurm": list(scheduled.lines), "starts": scheduled.starts}
     return tree
 
 

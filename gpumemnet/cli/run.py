@@ -13,11 +13,11 @@ import click
 
 from gpumemnet.cli import answer, report
 from gpumemnet.cli.around import PROGRAM, Around, Exit
-from gpumemnet.cli.cluster import Asked, Cluster, Job, Verdict
-from gpumemnet.cli.options import Options, card_of, shape_of
+from gpumemnet.cli.cluster import Cluster, Job, Scheduled, Submitted
+from gpumemnet.cli.options import Options, gpu_model_of, shape_of
 from gpumemnet.cli.question import Question, question_of
 from gpumemnet.cli.report_json import as_json
-from gpumemnet.cli.told import Booked, Told
+from gpumemnet.cli.reported import Booked, Reported
 from gpumemnet.errors import GpuMemNetError, SetupError, lines_of
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators.registry import DEFAULT
@@ -65,62 +65,62 @@ def run(around: Around, /, **values: Any) -> Exit:
 
         return advise(options, question, cluster)
     if cluster is None or question.job is None or options.module:
-        return _of_card(options, question, around.script, cluster)
+        return _for_gpu(options, question, around.script, cluster)
     return _of_cluster(options, question, question.job, cluster)
 
 
 def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster) -> Exit:
     """Print the answer for a job submitted to this cluster."""
-    verdict = cluster.submit(job)
-    asked = cluster.ask(job) if options.ask else None
+    submitted = cluster.submit(job)
+    scheduled = cluster.ask(job) if options.ask else None
     found: tuple[Estimate, tuple[str, ...]] | None = None
     fault: GpuMemNetError | None = question.fault
     notes: tuple[str, ...] = ()
-    if fault is None and (question.said.model or question.said.memory_bytes):
+    if fault is None and (question.directives.model or question.directives.memory_bytes):
         try:
-            found = _estimated(question, options, cluster.card, cluster.estimator)
+            found = _estimated(question, options, cluster.gpu_model, cluster.estimator)
         except GpuMemNetError as exc:
             fault = exc
-    elif fault is None and verdict.decision == "exclusive" and question.said.policy is None:
+    elif fault is None and submitted.decision == "exclusive" and question.directives.policy is None:
         notes = (_NOTHING_SAID,)
-    if found is not None and verdict.upper_bytes is not None:
-        found = replace(found[0], upper_bytes=verdict.upper_bytes), found[1]
-    _print(options, question, cluster.card, found, verdict, asked, notes)
-    if fault is not None and not verdict.faults:  # else sbatch's line reports it
+    if found is not None and submitted.upper_bytes is not None:
+        found = replace(found[0], upper_bytes=submitted.upper_bytes), found[1]
+    _print(options, question, cluster.gpu_model, found, submitted, scheduled, notes)
+    if fault is not None and not submitted.faults:  # else sbatch's line reports it
         _complain(*lines_of(fault))
-    if verdict.refusal is not None or (asked is not None and asked.starts is None):
+    if submitted.refusal is not None or (scheduled is not None and scheduled.starts is None):
         return Exit.FINDINGS
-    return Exit.USAGE if verdict.faults or fault is not None else Exit.FINE
+    return Exit.USAGE if submitted.faults or fault is not None else Exit.FINE
 
 
-def _of_card(options: Options, question: Question, script: Sequence[str], cluster: Cluster | None) -> Exit:
+def _for_gpu(options: Options, question: Question, script: Sequence[str], cluster: Cluster | None) -> Exit:
     """Print the answer for a type of GPU, independent of a cluster."""
     if question.fault is not None:
         raise question.fault
-    card = cluster.card if cluster is not None else card_of(options)
+    gpu_model = cluster.gpu_model if cluster is not None else gpu_model_of(options)
     estimator = options.estimator or (cluster.estimator if cluster is not None else DEFAULT)
     if options.module:
         if str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
-        setup = question.said.setup
+        setup = question.directives.setup
         result = answer.for_module(
-            options.module, options.inputs, setup, gpu=card, estimator=estimator, save=options.save
+            options.module, options.inputs, setup, gpu=gpu_model, estimator=estimator, save=options.save
         )
         found: tuple[Estimate, tuple[str, ...]] = (result, ())
     elif script:
         _wait(script)
-        found = answer.for_script(script, question.said.setup, gpu=card, save=options.save)
+        found = answer.for_script(script, question.directives.setup, gpu=gpu_model, save=options.save)
     elif options.save is not None:
         raise SetupError("--save needs a script or --module; a summary is a file already")
     else:
-        found = _estimated(question, options, card, estimator)
-    _print(options, question, card, found, None, None, ())
+        found = _estimated(question, options, gpu_model, estimator)
+    _print(options, question, gpu_model, found, None, None, ())
     result = found[0]
-    if result.upper_bytes <= card.memory_bytes:
+    if result.upper_bytes <= gpu_model.memory_bytes:
         return Exit.FINE
-    asked, there = human(result.upper_bytes), human(card.memory_bytes)
+    scheduled, there = human(result.upper_bytes), human(gpu_model.memory_bytes)
     _complain(
-        f"{asked} does not fit on one {card.name} of {there}; "
+        f"{scheduled} does not fit on one {gpu_model.name} of {there}; "
         "try a smaller batch size, gradient checkpointing or another precision"
     )
     return Exit.FINDINGS
@@ -134,40 +134,46 @@ def _wait(script: Sequence[str]) -> None:
 
 
 def _estimated(
-    question: Question, options: Options, card: Gpu, estimator: str
+    question: Question, options: Options, gpu_model: Gpu, estimator: str
 ) -> tuple[Estimate, tuple[str, ...]]:
     """Return the job's estimate; memory stated by the user overrides the model's."""
-    said = question.said
-    if said.memory_bytes is not None:
-        return answer.stated(said.memory_bytes, card), ()
-    if said.model is None:
+    directives = question.directives
+    if directives.memory_bytes is not None:
+        return answer.stated(directives.memory_bytes, gpu_model), ()
+    if directives.model is None:
         if question.job is None:
             raise SetupError("name a model summary, a job script, or --module; see --help")
         where = question.job.path or "standard input"
         raise SetupError(
             f"{where}: no model= and no memory= in its #RAD lines; add #RAD model=FILE batch_size=N"
         )
-    setup = replace(said.setup, input_shape=shape_of(options.inputs))
-    return answer.for_summary(said.model, setup, gpu=card, estimator=estimator)
+    setup = replace(directives.setup, input_shape=shape_of(options.inputs))
+    return answer.for_summary(directives.model, setup, gpu=gpu_model, estimator=estimator)
 
 
 def _print(
     options: Options,
     question: Question,
-    card: Gpu,
+    gpu_model: Gpu,
     found: tuple[Estimate, tuple[str, ...]] | None,
-    verdict: Verdict | None,
-    asked: Asked | None,
+    submitted: Submitted | None,
+    scheduled: Scheduled | None,
     notes: tuple[str, ...],
 ) -> None:
-    said = question.said
+    directives = question.directives
     result, warnings = found or (None, notes)
     booked = None
     if result is not None:
-        booked = Booked.of(result, said.confidence)
-        booked = booked if verdict is None else booked.in_cluster(verdict)
-    told = Told(
-        result=result, booked=booked, card=card, said=said, warnings=warnings, verdict=verdict, asked=asked
+        booked = Booked.of(result, directives.confidence)
+        booked = booked if submitted is None else booked.in_cluster(submitted)
+    reported = Reported(
+        result=result,
+        booked=booked,
+        gpu_model=gpu_model,
+        directives=directives,
+        warnings=warnings,
+        submitted=submitted,
+        scheduled=scheduled,
     )
     form = report.as_text
     for wanted, other in (
@@ -176,7 +182,7 @@ def _print(
         (options.as_json, as_json),
     ):
         form = other if wanted else form
-    click.echo(form(told))
+    click.echo(form(reported))
 
 
 def _complain(*lines: str) -> None:

@@ -11,7 +11,7 @@ import click
 from gpumemnet.cli import answer
 from gpumemnet.cli.around import Exit
 from gpumemnet.cli.cluster import Cluster
-from gpumemnet.cli.options import Options, card_of, shape_of
+from gpumemnet.cli.options import Options, gpu_model_of, shape_of
 from gpumemnet.cli.question import Question
 from gpumemnet.errors import SetupError
 from gpumemnet.estimators.registry import DEFAULT
@@ -35,24 +35,31 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
 
     if question.fault is not None:
         raise question.fault
-    said = replace(question.said, setup=replace(question.said.setup, input_shape=shape_of(options.inputs)))
-    if said.model is None:
+    directives = replace(
+        question.directives, setup=replace(question.directives.setup, input_shape=shape_of(options.inputs))
+    )
+    if directives.model is None:
         raise SetupError(
             "advice needs a model: name a summary, or a job script with model= in its #RAD lines"
         )
-    card = cluster.card if cluster is not None else card_of(options)
+    gpu_model = cluster.gpu_model if cluster is not None else gpu_model_of(options)
     estimator = options.estimator or (cluster.estimator if cluster is not None else DEFAULT)
-    room = card.memory_bytes
+    capacity_bytes = gpu_model.memory_bytes
     if cluster is not None and question.job is not None:
-        room = cluster.submit(question.job).capacity_bytes or room
-    subject = advice.Subject(said=said, card=card, usable_bytes=room, estimator=estimator)
+        capacity_bytes = cluster.submit(question.job).capacity_bytes or capacity_bytes
+    subject = advice.Subject(
+        directives=directives, gpu_model=gpu_model, usable_bytes=capacity_bytes, estimator=estimator
+    )
     if options.plot:
         return plot_step(options.plot, subject)
     if options.largest:
         name, rows = "largest", advice.largest(subject)
         fits = rows[0]["batch_size"] is not None
     elif options.sweep:
-        name, rows = "sweep", advice.sweep(subject, said.setup.batch_size or answer.batch_of(said.model))
+        name, rows = (
+            "sweep",
+            advice.sweep(subject, directives.setup.batch_size or answer.batch_of(directives.model)),
+        )
         fits = any(row["fit"] for row in rows)
     else:
         name, rows = "cards", advice.cards(subject, cluster, question.job, ask=options.ask)
@@ -71,8 +78,8 @@ def plot_step(where: str, subject: advice.Subject) -> Exit:
     from gpumemnet.cli import plot  # only a plot needs them
     from gpumemnet.profile.step import step_of
 
-    setup, model = subject.said.setup, subject.said.model or ""
-    result, _ = answer.for_summary(model, setup, gpu=subject.card, estimator=subject.estimator)
+    setup, model = subject.directives.setup, subject.directives.model or ""
+    result, _ = answer.for_summary(model, setup, gpu=subject.gpu_model, estimator=subject.estimator)
     course = step_of(model, setup)
     name = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
     title = f"One training step: batch size {name}, {setup.optimizer}, {setup.precision}"

@@ -122,12 +122,12 @@ def estimate(profile: ModelProfile) -> Activity | None:
     except ModelFileError:
         return None
     numbers = vector(profile)
-    told = "shapes" if profile.source in ("torchinfo", "torchsummary") else "no_shapes"
+    form = "shapes" if profile.source in ("torchinfo", "torchsummary") else "no_shapes"
     found = {}
     for target in TARGETS:
         model = weights[target]
         best = model["intercept"] + sum(c * numbers[name] for name, c in model["coefficients"].items())
-        low, high = model["interval"][told]
+        low, high = model["interval"][form]
         found[target] = Likely(
             value=unscaled(target, best), low=unscaled(target, best + low), high=unscaled(target, best + high)
         )

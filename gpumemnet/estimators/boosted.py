@@ -53,19 +53,19 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     """
     learned = tree_model.load("boosted")
     row = features.vector(profile)
-    held_bytes = base_bytes(profile, gpu)
+    fixed_bytes = base_bytes(profile, gpu)
     log_need_mib = learned.trees["need"].predict(row)
     need_bytes = int(math.exp(log_need_mib) * MIB)
     upper_bytes = int(math.exp(log_need_mib + learned.constants["width"]) * MIB)
     parameters = min(profile.parameter_bytes, need_bytes)
     parts = dict.fromkeys(KEYS, 0) | {
-        "base": held_bytes,
+        "base": fixed_bytes,
         "parameters": parameters,
         "activations": need_bytes - parameters,
     }
     return Estimate(
-        estimate_bytes=held_bytes + need_bytes,
-        upper_bytes=held_bytes + upper_bytes,
+        estimate_bytes=fixed_bytes + need_bytes,
+        upper_bytes=fixed_bytes + upper_bytes,
         confidence=CONFIDENCE,
         breakdown_bytes=parts,
         family=profile.family,

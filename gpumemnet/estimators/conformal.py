@@ -18,7 +18,7 @@ from itertools import accumulate
 
 from gpumemnet.names import Family, Source
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.summaries.collapsed_blocks.scale import UNTOLD_PERCENT
+from gpumemnet.summaries.collapsed_blocks.scale import UNKNOWN_PERCENT
 
 CONFIDENCE = 0.99
 """Share of jobs that stay below the bound."""
@@ -45,7 +45,7 @@ def kind(profile: ModelProfile) -> str:
         apart = "_recurrent"
     elif profile.assumed:
         apart = f"_assumed{tokens}"
-    elif profile.hidden_factor >= UNTOLD_PERCENT:
+    elif profile.hidden_factor >= UNKNOWN_PERCENT:
         apart = "_untold"
     elif profile.source == Source.MODULE_REPR:
         apart = f"_convs{tokens}" if profile.convs else ""

@@ -48,14 +48,14 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         warnings.append(f"the base of {gpu.name} is {gpu.note}")
     buckets = base.bucket_bytes(profile)
     modelled = sum(parts.values()) - parts["base"]
-    held = parts["base"] + buckets
+    fixed = parts["base"] + buckets
     points: tuple[tuple[float, int], ...]
     try:
         learned = tree_model.load(WEIGHTS)
     except ModelFileError as exc:
         warnings.append(f"estimated without the learned correction: {exc}")
         best, upper = modelled, int(modelled * PLAIN_FACTOR) + PLAIN_HEADROOM_BYTES
-        points = ((0.5, held + best), (conformal.CONFIDENCE, held + upper))
+        points = ((0.5, fixed + best), (conformal.CONFIDENCE, fixed + upper))
     else:
         smooth = learned.constants["smooth_mib"] * MIB
         correction = learned.constants[share_of_correction(profile)] * learned.trees["correction"].predict(
@@ -64,17 +64,17 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         corrected = (modelled + smooth) * math.exp(correction)
         best = max(int(corrected - smooth), 0)
         points = tuple(
-            (level, held + max(int(corrected * math.exp(width) - smooth), best))
+            (level, fixed + max(int(corrected * math.exp(width) - smooth), best))
             for level, width in zip(
                 conformal.LEVELS, conformal.widths(learned.quantiles, profile), strict=True
             )
         )
     quantiles = Quantiles(points=points)
     return Estimate(
-        estimate_bytes=held + best,
+        estimate_bytes=fixed + best,
         upper_bytes=quantiles.at(conformal.CONFIDENCE),
         confidence=conformal.CONFIDENCE,
-        breakdown_bytes=_spread(parts | {"gradients": parts["gradients"] + buckets}, best - modelled),
+        breakdown_bytes=_distributed(parts | {"gradients": parts["gradients"] + buckets}, best - modelled),
         family=profile.family,
         estimator="ours",
         gpu=gpu.name,
@@ -95,7 +95,7 @@ def share_of_correction(profile: ModelProfile) -> str:
     return "shrink_close" if complete or profile.family is Family.TRANSFORMER else "shrink"
 
 
-def _spread(parts: dict[str, int], difference: int) -> dict[str, int]:
+def _distributed(parts: dict[str, int], difference: int) -> dict[str, int]:
     """Distribute the correction over the analytical parts, the least certain first, none below zero."""
     corrected = dict(parts)
     for name in ("workspace", "activations", "gradients", "optimizer", "parameters"):

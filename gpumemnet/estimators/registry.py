@@ -55,7 +55,7 @@ def estimate(profile: ModelProfile, *, gpu: str | Gpu = DEFAULT_GPU, estimator: 
     """
     if estimator not in ESTIMATORS:
         raise SetupError(f"unknown estimator '{estimator[:40]}'; known: {', '.join(ESTIMATORS)}")
-    card = gpu_named(gpu) if isinstance(gpu, str) else gpu
+    model = gpu_named(gpu) if isinstance(gpu, str) else gpu
     if profile.source is Source.TRACE:  # it has no layers for the others, and needs no correction
-        return _TRACED(profile, card)
-    return ESTIMATORS[estimator](profile, card)
+        return _TRACED(profile, model)
+    return ESTIMATORS[estimator](profile, model)

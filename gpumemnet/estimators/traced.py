@@ -24,17 +24,17 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
     """
     base = base_bytes(profile, gpu)
     parts = (profile.parameter_bytes, profile.gradient_bytes, profile.optimizer_bytes, profile.saved_bytes)
-    spread, left = [], profile.reserved_bytes
+    pieces, left = [], profile.reserved_bytes
     for part in parts:
-        spread.append(min(part, left))
-        left -= spread[-1]
+        pieces.append(min(part, left))
+        left -= pieces[-1]
     total = base + profile.reserved_bytes
     more = quantile_bytes(profile.reserved_bytes, profile.borrowed_bytes)
     return Estimate(
         estimate_bytes=total,
         upper_bytes=total + more[-1][1],
         confidence=None,  # calibrated on one GPU, driver and release of PyTorch; the user's environment differs
-        breakdown_bytes=dict(zip(KEYS, (base, *spread, left), strict=True)),
+        breakdown_bytes=dict(zip(KEYS, (base, *pieces, left), strict=True)),
         family=profile.family,
         estimator=NAME,
         gpu=gpu.name,

@@ -43,14 +43,14 @@ def weights(summary: ModelSummary, tape: Tape, precision: Precision) -> Numbers:
     """
     item_bytes = 2 if precision is Precision.BF16 else 4
     gradient_bytes = sum(tape.parameters)
-    held = sum(layer.params or 0 for layer in summary.layers if layer.kind == "parameter")
+    loose = sum(layer.params or 0 for layer in summary.layers if layer.kind == "parameter")
     counted = sum(layer.params or 0 for layer in summary.layers)
     return {
         "parameters": gradient_bytes // item_bytes,
         "parameter_bytes": gradient_bytes + sum(tape.frozen),
         "gradient_bytes": gradient_bytes,
         "cast_bytes": tape.cast_bytes,
-        "loose_bytes": (held + max((summary.total_params or 0) - counted, 0)) * item_bytes,
+        "loose_bytes": (loose + max((summary.total_params or 0) - counted, 0)) * item_bytes,
         "weights": len(tape.parameters),
     }
 

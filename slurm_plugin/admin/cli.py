@@ -157,10 +157,10 @@ def report(what: tuple[str, ...], config: Path, as_json: bool, out: Path, png: P
     if len(what) == 1 and what[0].isdecimal() and not Path(what[0]).exists():
         from slurm_plugin.admin.job_report import text
         from slurm_plugin.admin.job_report.gather import find
-        from slurm_plugin.admin.job_report.story import story_of
+        from slurm_plugin.admin.job_report.report import report_of
 
-        story = story_of(find(int(what[0]), load_config(config), SystemClock()))
-        click.echo(text.as_json(story) if as_json else text.as_text(story))
+        found = report_of(find(int(what[0]), load_config(config), SystemClock()))
+        click.echo(text.as_json(found) if as_json else text.as_text(found))
         return
     if as_json:
         raise click.UsageError("--json goes with a job id")

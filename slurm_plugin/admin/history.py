@@ -169,7 +169,7 @@ def as_text(rows: Sequence[Peak]) -> str:
 
 def as_json(rows: Sequence[Peak]) -> str:
     """Return all fields as JSON; dates in ISO 8601 with their offset from UTC."""
-    told = [
+    entries = [
         {
             **dataclasses.asdict(row),
             "user": user_name(row.user_id),
@@ -178,7 +178,7 @@ def as_json(rows: Sequence[Peak]) -> str:
         }
         for row in rows
     ]
-    return json.dumps({"version": VERSION, "models": told}, indent=1)
+    return json.dumps({"version": VERSION, "models": entries}, indent=1)
 
 
 def _date(time_s: float | None) -> str | None:

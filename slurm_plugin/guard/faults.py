@@ -67,12 +67,12 @@ def fault_incidents(
     living = {one.job_id for pid, one in seen.items() if one.last_s >= sampled_s and pid not in fault.ended}
     missed = set(fault.ended) - set(seen)
     unseen = set(on_server) - named - living if missed else set()
-    nobody_knows = culprit is None and fault.culprit in missed
-    who = f"job {culprit}"
+    unknown_culprit = culprit is None and fault.culprit in missed
+    subject = f"job {culprit}"
     if culprit is None:
-        who = "an unidentified process" if nobody_knows and unseen else "a process of no job"
+        subject = "an unidentified process" if unknown_culprit and unseen else "a process of no job"
     what = "made an invalid memory access, which ended all clients of its MPS server"
-    detail = f"{who} (pid {fault.culprit}) {what} on {gpu}"
+    detail = f"{subject} (pid {fault.culprit}) {what} on {gpu}"
     sure = Incident(
         kind="fault",
         gpu=gpu,
@@ -80,10 +80,10 @@ def fault_incidents(
         last_s=now_s,
         culprit=culprit,
         culprit_user_id=user_id if culprit is None else seen[fault.culprit].user_id,
-        victims=tuple(sorted((named | (set() if nobody_knows else unseen)) - {culprit or 0})),
+        victims=tuple(sorted((named | (set() if unknown_culprit else unseen)) - {culprit or 0})),
         detail=detail,
     )
-    if not nobody_knows or len(unseen) < 2:
+    if not unknown_culprit or len(unseen) < 2:
         return [sure]
     victims = tuple(sorted(unseen))
     return [

@@ -8,7 +8,7 @@ from typing import Literal
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.units import human
 
-Kind = Literal["memory", "surprise", "foreign-gpu", "outside-mps", "unmanaged"]
+Kind = Literal["memory", "overrun", "foreign-gpu", "outside-mps", "unmanaged"]
 
 
 Response = Literal["warn", "requeue", "end"]
@@ -19,7 +19,7 @@ class Finding:
     """One current violation.
 
     Attributes:
-        kind: "memory": a shared job uses more than its limit. "surprise": it uses more than it booked, other jobs
+        kind: "memory": a shared job uses more than its limit. "overrun": it uses more than it booked, other jobs
             could no longer get what they booked, and no other job is as far above its own estimate. "foreign-gpu": a
             job uses a GPU that is not allocated to it, and either other jobs hold that GPU or it takes memory that
             the next job would lack. "outside-mps": a job uses its GPU without the MPS server it was given.
@@ -28,7 +28,7 @@ class Finding:
         job_id: The job that caused it; None if no job did.
         user_id: The job's user; None if unknown.
         restart: Restart count of the job's run.
-        held_bytes: Memory it uses on that GPU.
+        used_bytes: Memory it uses on that GPU.
         limit_bytes: Memory it may use there.
         free_bytes: Free memory of the GPU.
         processes: The processes that use it.
@@ -39,7 +39,7 @@ class Finding:
     gpu: str
     job_id: int | None
     user_id: int | None
-    held_bytes: int
+    used_bytes: int
     limit_bytes: int
     free_bytes: int
     processes: tuple[Process, ...]
@@ -49,21 +49,21 @@ class Finding:
     @property
     def excess_bytes(self) -> int:
         """Return the memory used above the limit."""
-        return self.held_bytes - self.limit_bytes
+        return self.used_bytes - self.limit_bytes
 
     def sentence(self) -> str:
         """Return a description of the violation for people."""
-        held, pids = human(self.held_bytes), ", ".join(str(one.pid) for one in self.processes)
+        used, pids = human(self.used_bytes), ", ".join(str(one.pid) for one in self.processes)
         match self.kind:
             case "memory":
-                return f"uses {held} on {self.gpu}, above its limit of {human(self.limit_bytes)} (pid {pids})"
-            case "surprise":
+                return f"uses {used} on {self.gpu}, above its limit of {human(self.limit_bytes)} (pid {pids})"
+            case "overrun":
                 booked = human(self.limit_bytes)
-                return f"uses {held} on {self.gpu}, booked {booked}, and another job lacks booked memory (pid {pids})"
+                return f"uses {used} on {self.gpu}, booked {booked}, and another job lacks booked memory (pid {pids})"
             case "foreign-gpu":
-                return f"uses {held} on {self.gpu}, which is not allocated to it (pid {pids})"
+                return f"uses {used} on {self.gpu}, which is not allocated to it (pid {pids})"
             case "outside-mps":
-                return f"uses {self.gpu} without its MPS server (pid {pids}, {held})"
+                return f"uses {self.gpu} without its MPS server (pid {pids}, {used})"
             case "unmanaged":
-                who = "a process of no job" if self.job_id is None else f"job {self.job_id}"
-                return f"{who} uses {held} on {self.gpu}, which a job has exclusively (pid {pids})"
+                subject = "a process of no job" if self.job_id is None else f"job {self.job_id}"
+                return f"{subject} uses {used} on {self.gpu}, which a job has exclusively (pid {pids})"

@@ -37,14 +37,14 @@ def findings(sample: Sample, config: Config) -> tuple[Finding, ...]:
 
 
 def _on_gpu(reading: GpuReading, sample: Sample, config: Config) -> Iterator[Finding]:
-    shares, unmanaged = _whose(reading, sample, config)
+    shares, unmanaged = _attributed(reading, sample, config)
     yield from overruns(reading, shares, sample)
     for share in shares:
         yield from _elsewhere(share, sample)
     yield from unmanaged_on(reading, sample.ledger, unmanaged)
 
 
-def _whose(
+def _attributed(
     reading: GpuReading, sample: Sample, config: Config
 ) -> tuple[list[Share], list[tuple[GpuProcess, Traced]]]:
     """Return what each judged job uses on a GPU, and the GPU's processes without a reservation."""
@@ -54,24 +54,34 @@ def _whose(
         one = sample.traced.get(row.pid)
         if one is None or one.process in sample.mine.servers:
             continue
-        held = None if one.job_id is None else sample.ledger.of_job(one.job_id)
-        if held is None or not (one.certain or reading.uuid in held.gpus):
+        allocation = None if one.job_id is None else sample.ledger.of_job(one.job_id)
+        if allocation is None or not (one.certain or reading.uuid in allocation.gpus):
             unmanaged.append((row, one))
-        elif one.certain and sample.ages_s.get(one.process, 0.0) <= sample.now_s - held.created_s + _SLACK_S:
-            rows.setdefault(held.job_id, []).append((row, one.process))
+        elif (
+            one.certain
+            and sample.ages_s.get(one.process, 0.0) <= sample.now_s - allocation.created_s + _SLACK_S
+        ):
+            rows.setdefault(allocation.job_id, []).append((row, one.process))
     shares = []
-    for held in sample.ledger.reservations:
-        settings = config.partitions.get(held.partition) if held.managed else None
-        if held.job_id in rows and settings is not None:
-            shares.append(Share(reading=reading, held=held, settings=settings, rows=tuple(rows[held.job_id])))
+    for allocation in sample.ledger.allocations:
+        settings = config.partitions.get(allocation.partition) if allocation.managed else None
+        if allocation.job_id in rows and settings is not None:
+            shares.append(
+                Share(
+                    reading=reading,
+                    allocation=allocation,
+                    settings=settings,
+                    rows=tuple(rows[allocation.job_id]),
+                )
+            )
     return shares, unmanaged
 
 
 def _elsewhere(share: Share, sample: Sample) -> Iterator[Finding]:
     """Find a job on a GPU not allocated to it, or on its GPU without the MPS server it was given."""
-    others = [one for one in sample.ledger.on(share.reading.uuid) if one.job_id != share.held.job_id]
-    if share.reading.uuid not in share.held.gpus and (others or share.total_bytes > TOLERANCE_BYTES):
+    others = [one for one in sample.ledger.on(share.reading.uuid) if one.job_id != share.allocation.job_id]
+    if share.reading.uuid not in share.allocation.gpus and (others or share.total_bytes > TOLERANCE_BYTES):
         yield share.finding("foreign-gpu", 0, share.settings.on_overrun)
     past = tuple(row for row in share.rows if row[0].mps is False)
     if past and share.key in sample.mine.clients:
-        yield share.finding("outside-mps", share.held.limit_bytes, share.settings.on_outside_mps, past)
+        yield share.finding("outside-mps", share.allocation.limit_bytes, share.settings.on_outside_mps, past)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from slurm_plugin.core.records.node import Outcome, Verdict
+from slurm_plugin.core.records.node import Diagnosis, Outcome
 from slurm_plugin.core.units import MIB
 from slurm_plugin.guard.finding import Finding
 
@@ -36,7 +36,7 @@ overrun."""
 OVERHEAD_BYTES = 256 * MIB
 """Memory that a limit counts beyond what NVML shows for a client, and that a sample may have missed."""
 
-IncidentKind = Literal["memory", "surprise", "foreign-gpu", "outside-mps", "unmanaged", "fault", "server"]
+IncidentKind = Literal["memory", "overrun", "foreign-gpu", "outside-mps", "unmanaged", "fault", "server"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class Ended:
     server_ends: int = 0
 
 
-def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> Verdict | None:
+def diagnosis_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> Diagnosis | None:
     """Return the monitor's verdict on a job that ended badly; None if the job itself was the cause.
 
     A job that ran out of memory is a victim only if its usage and its failed request fit within its limit, and another
@@ -169,7 +169,7 @@ def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> 
     """
     for one in reversed(incidents):
         if one.stopped and (one.culprit, one.restart) == (ended.job_id, ended.restart):
-            return Verdict(
+            return Diagnosis(
                 kind="overrun",
                 culprit=one.culprit,
                 culprit_user_id=one.culprit_user_id,
@@ -181,7 +181,7 @@ def verdict_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -> 
         if one.culprit != ended.job_id and (
             _took_memory_of(one, ended, now_s) or (not at_fault and _ended_with(one, ended, now_s))
         ):
-            return Verdict(
+            return Diagnosis(
                 kind="victim",
                 culprit=one.culprit,
                 culprit_user_id=one.culprit_user_id,
@@ -207,16 +207,17 @@ def caused_fault(job_id: int, incidents: Sequence[Incident], *, now_s: float) ->
 
 def _took_memory_of(one: Incident, ended: Ended, now_s: float) -> bool:
     outcome = ended.outcome
-    asked = outcome.attempted_bytes or 0
-    held = outcome.peak_bytes or 0
+    attempted_bytes = outcome.attempted_bytes or 0
+    peak_bytes = outcome.peak_bytes or 0
     gone = ended.left_s is not None and one.last_s > ended.left_s + SAMPLE_S / 2
     return (
         outcome.kind == "gpu-oom"
-        and one.kind in ("memory", "surprise", "foreign-gpu", "unmanaged")
+        and one.kind in ("memory", "overrun", "foreign-gpu", "unmanaged")
         and one.gpu in ended.gpus
         and abs(now_s - one.last_s) <= RECENT_S
-        and one.least_free_bytes <= asked + OVERHEAD_BYTES + gone * held  # freed by the ended job
-        and held + asked + OVERHEAD_BYTES <= ended.limit_bytes
+        and one.least_free_bytes
+        <= attempted_bytes + OVERHEAD_BYTES + gone * peak_bytes  # freed by the ended job
+        and peak_bytes + attempted_bytes + OVERHEAD_BYTES <= ended.limit_bytes
     )
 
 

@@ -20,10 +20,10 @@ class Leaving:
 
     def __init__(self, incidents: Iterable[Incident]) -> None:
         """Continue from an earlier monitor's incidents."""
-        self._told_s: dict[tuple[int, int], float] = {}
+        self._notified_s: dict[tuple[int, int], float] = {}
         self._unfinished = [one for one in incidents if one.stopped]
 
-    def told(self, finding: Finding, now_s: float) -> None:
+    def notified(self, finding: Finding, now_s: float) -> None:
         """Record that the job of a finding is being stopped.
 
         Args:
@@ -31,12 +31,12 @@ class Leaving:
             now_s: The monotonic clock.
         """
         if finding.job_id is not None:
-            self._told_s[finding.job_id, finding.restart] = now_s
+            self._notified_s[finding.job_id, finding.restart] = now_s
 
     def runs(self, now_s: float) -> Collection[tuple[int, int]]:
         """Return (job id, restart) of the runs that are leaving; `now_s` is the monotonic clock."""
-        self._told_s = {run: at_s for run, at_s in self._told_s.items() if now_s - at_s <= LEAVING_S}
-        return self._told_s.keys()
+        self._notified_s = {run: at_s for run, at_s in self._notified_s.items() if now_s - at_s <= LEAVING_S}
+        return self._notified_s.keys()
 
     def unfinished(self, ledger: Ledger) -> list[Finding]:
         """Return, once, what must be stopped again: runs that an earlier monitor was stopping and that still exist.
@@ -44,7 +44,7 @@ class Leaving:
         Args:
             ledger: The allocations.
         """
-        here = {(held.job_id, held.restart) for held in ledger.reservations}
+        here = {(allocation.job_id, allocation.restart) for allocation in ledger.allocations}
         found = [_finding(one) for one in self._unfinished if (one.culprit, one.restart) in here]
         self._unfinished = []
         return found
@@ -52,12 +52,12 @@ class Leaving:
 
 def _finding(incident: Incident) -> Finding:
     return Finding(
-        kind="surprise",
+        kind="overrun",
         gpu=incident.gpu,
         job_id=incident.culprit,
         user_id=incident.culprit_user_id,
         restart=incident.restart,
-        held_bytes=0,
+        used_bytes=0,
         limit_bytes=0,
         free_bytes=incident.least_free_bytes,
         processes=(),

@@ -40,7 +40,7 @@ def overruns(reading: GpuReading, shares: Sequence[Share], sample: Sample) -> It
     jobs = [
         _Usage.of(share, sample)
         for share in shares
-        if share.held.kind == "shared" and reading.uuid in share.held.gpus
+        if share.allocation.kind == "shared" and reading.uuid in share.allocation.gpus
     ]
     chosen = _chosen_to_free_memory(jobs, reading, sample)
     for job in jobs:
@@ -71,7 +71,7 @@ class _Usage:
         """Compare a job's usage with what it may use."""
         bypassed_mps = False
         level: Literal["within booking", "above booking", "above limit"] = "within booking"
-        if share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES:
+        if share.total_bytes > share.allocation.limit_bytes + TOLERANCE_BYTES:
             level, bypassed_mps = "above limit", share.key in sample.mine.capped
         elif share.excess_bytes > 0:
             level = "above booking"
@@ -81,18 +81,22 @@ class _Usage:
     @property
     def above_estimate_bytes(self) -> int:
         """Return by how much it exceeds its estimate, or its booking if that is smaller or alone known."""
-        held = self.share.held
-        expected_bytes = held.booked_bytes if held.estimate_bytes is None else held.estimate_bytes
-        return self.share.total_bytes - min(expected_bytes, held.booked_bytes)
+        allocation = self.share.allocation
+        expected_bytes = (
+            allocation.booked_bytes if allocation.estimate_bytes is None else allocation.estimate_bytes
+        )
+        return self.share.total_bytes - min(expected_bytes, allocation.booked_bytes)
 
 
 def _finding(job: _Usage, *, stopped: bool) -> Finding | None:
     """Return the row of the decision table that applies to a job."""
-    held, on_overrun = job.share.held, job.share.settings.on_overrun
+    allocation, on_overrun = job.share.allocation, job.share.settings.on_overrun
     if job.level == "above limit":
-        return job.share.finding("memory", held.limit_bytes, on_overrun if stopped else "warn")
+        return job.share.finding("memory", allocation.limit_bytes, on_overrun if stopped else "warn")
     if job.level == "above booking" and stopped:
-        return job.share.finding("surprise", held.booked_bytes, "warn" if on_overrun == "warn" else "requeue")
+        return job.share.finding(
+            "overrun", allocation.booked_bytes, "warn" if on_overrun == "warn" else "requeue"
+        )
     return None
 
 
@@ -106,7 +110,7 @@ def _chosen_to_free_memory(jobs: Sequence[_Usage], reading: GpuReading, sample: 
     spare_bytes = _spare_bytes(jobs, reading, sample)
     if spare_bytes < 0:
         levels: tuple[str, ...] = ("above booking", "above limit")
-    elif spare_bytes < sample.owed_bytes.get(reading.uuid, 0):
+    elif spare_bytes < sample.lacking_bytes.get(reading.uuid, 0):
         levels = ("above limit",)
     else:
         return None
@@ -125,7 +129,11 @@ def _stop_order(job: _Usage) -> tuple[bool, int]:
 def _spare_bytes(jobs: Sequence[_Usage], reading: GpuReading, sample: Sample) -> int:
     """Return the memory left once ending jobs are gone and all others have what they booked; below 0 if too little."""
     ended = {*sample.leaving, *(job.share.run for job in jobs if job.ending)}
-    staying = [held for held in sample.ledger.on(reading.uuid) if (held.job_id, held.restart) not in ended]
+    staying = [
+        allocation
+        for allocation in sample.ledger.on(reading.uuid)
+        if (allocation.job_id, allocation.restart) not in ended
+    ]
     free_bytes = reading.free_bytes + sum(job.share.total_bytes for job in jobs if job.ending)
     return free_bytes - memory_use(reading, staying, sample.owners).untouched_bytes
 
@@ -137,9 +145,9 @@ def _above_booking_by_user(jobs: Sequence[_Usage]) -> list[_Usage]:
     """
     excess_bytes: Counter[int] = Counter()
     for job in jobs:
-        excess_bytes[job.share.held.user_id] += job.share.excess_bytes
+        excess_bytes[job.share.allocation.user_id] += job.share.excess_bytes
     return [
         job
         for job in jobs
-        if job.level != "within booking" and excess_bytes[job.share.held.user_id] > TOLERANCE_BYTES
+        if job.level != "within booking" and excess_bytes[job.share.allocation.user_id] > TOLERANCE_BYTES
     ]

@@ -9,7 +9,7 @@ from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.guard.finding import Finding, Kind, Response
 from slurm_plugin.monitor.attribution import Traced
 
@@ -41,7 +41,7 @@ class Sample:
         ages_s: Seconds since each process started.
         now_s: Seconds since boot.
         leaving: (job id, restart) of the runs that were stopped a moment ago.
-        owed_bytes: Shortfall of each GPU, by UUID: memory that jobs lack which Slurm started and RAD had to requeue.
+        lacking_bytes: Shortfall of each GPU, by UUID: memory that jobs lack which Slurm started and RAD had to requeue.
     """
 
     readings: Sequence[GpuReading]
@@ -51,7 +51,7 @@ class Sample:
     ages_s: Mapping[Process, float]
     now_s: float
     leaving: Collection[tuple[int, int]] = ()
-    owed_bytes: Mapping[str, int] = field(default_factory=dict)
+    lacking_bytes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def owners(self) -> dict[int, int]:
@@ -65,25 +65,25 @@ class Share:
 
     Attributes:
         reading: The GPU.
-        held: The job's reservation, of this GPU or of others.
+        allocation: The job's reservation, of this GPU or of others.
         settings: Settings of its partition.
         rows: Its processes on this GPU.
     """
 
     reading: GpuReading
-    held: Reservation
+    allocation: Allocation
     settings: PartitionConfig
     rows: tuple[tuple[GpuProcess, Process], ...]
 
     @property
     def run(self) -> tuple[int, int]:
         """Return job id and restart count."""
-        return self.held.job_id, self.held.restart
+        return self.allocation.job_id, self.allocation.restart
 
     @property
     def key(self) -> tuple[str, int]:
         """Return GPU and job id, as in `Mine`."""
-        return self.reading.uuid, self.held.job_id
+        return self.reading.uuid, self.allocation.job_id
 
     @property
     def total_bytes(self) -> int:
@@ -93,7 +93,7 @@ class Share:
     @property
     def excess_bytes(self) -> int:
         """Return the usage above its booking."""
-        return max(0, self.total_bytes - self.held.booked_bytes)
+        return max(0, self.total_bytes - self.allocation.booked_bytes)
 
     def finding(
         self,
@@ -110,17 +110,17 @@ class Share:
             response: The response.
             rows: The processes that caused it; None for all of the job's.
         """
-        whose = self.rows if rows is None else rows
+        counted = self.rows if rows is None else rows
         return Finding(
             kind=kind,
             gpu=self.reading.uuid,
-            job_id=self.held.job_id,
-            user_id=self.held.user_id,
-            restart=self.held.restart,
-            held_bytes=_bytes_of(whose),
+            job_id=self.allocation.job_id,
+            user_id=self.allocation.user_id,
+            restart=self.allocation.restart,
+            used_bytes=_bytes_of(counted),
             limit_bytes=limit_bytes,
             free_bytes=self.reading.free_bytes,
-            processes=tuple(process for _, process in whose),
+            processes=tuple(process for _, process in counted),
             response=response,
         )
 

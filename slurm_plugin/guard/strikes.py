@@ -26,20 +26,20 @@ class Strike:
     Attributes:
         count: Samples that showed it.
         last_s: The last of them, on the monotonic clock.
-        told_s: When it was last passed on; None if never.
+        notified_s: When it was last passed on; None if never.
         stops: Whether the job was stopped then; otherwise it was a warning.
     """
 
     count: int
     last_s: float
-    told_s: float | None = None
+    notified_s: float | None = None
     stops: bool = False
 
 
 def key_of(finding: Finding) -> Key:
     """Return what makes two findings the same: the run of a job, or an unmanaged process, on one GPU."""
-    who = finding.job_id if finding.job_id is not None else -finding.processes[0].pid
-    return finding.kind, who, finding.restart, finding.gpu
+    subject = finding.job_id if finding.job_id is not None else -finding.processes[0].pid
+    return finding.kind, subject, finding.restart, finding.gpu
 
 
 def confirmed(
@@ -60,7 +60,7 @@ def confirmed(
         seen = replace(before, count=before.count + 1, last_s=now_s)
         stops = finding.response != "warn"
         if seen.count >= NEEDED and _is_due(before, stops=stops, now_s=now_s):
-            seen = replace(seen, told_s=now_s, stops=stops)
+            seen = replace(seen, notified_s=now_s, stops=stops)
             sure.append(finding)
         after[key] = seen
     return after, tuple(sure)
@@ -68,6 +68,6 @@ def confirmed(
 
 def _is_due(before: Strike, *, stops: bool, now_s: float) -> bool:
     """Return whether to act now: warn once; stop at once, and repeat from time to time."""
-    if before.told_s is None:
+    if before.notified_s is None:
         return True
-    return stops and (not before.stops or now_s - before.told_s >= AGAIN_AFTER_S)
+    return stops and (not before.stops or now_s - before.notified_s >= AGAIN_AFTER_S)

@@ -10,7 +10,7 @@ from slurm_plugin.core.units import MIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.monitor.attribution import Traced
 
-STRANGER_BYTES = 64 * MIB
+UNMANAGED_BYTES = 64 * MIB
 """An unmanaged process with less is not reported: tools that query a GPU use some memory."""
 
 
@@ -24,16 +24,16 @@ def unmanaged_on(
         ledger: The allocations.
         unmanaged: Its processes without a reservation, and their owners.
     """
-    if not any(held.kind == "whole" for held in ledger.on(reading.uuid)):
+    if not any(allocation.kind == "whole" for allocation in ledger.on(reading.uuid)):
         return
     for row, one in unmanaged:
-        if (row.memory_bytes or 0) >= STRANGER_BYTES:
+        if (row.memory_bytes or 0) >= UNMANAGED_BYTES:
             yield Finding(
                 kind="unmanaged",
                 gpu=reading.uuid,
                 job_id=one.job_id,
                 user_id=one.user_id,
-                held_bytes=row.memory_bytes or 0,
+                used_bytes=row.memory_bytes or 0,
                 limit_bytes=0,
                 free_bytes=reading.free_bytes,
                 processes=(one.process,),

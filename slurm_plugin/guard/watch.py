@@ -13,7 +13,7 @@ from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.ledger.requeued_jobs import owed_bytes, waiting_jobs
+from slurm_plugin.core.ledger.requeued_jobs import lacking_bytes, waiting_jobs
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
@@ -50,10 +50,10 @@ class Stops(Protocol):
         ...
 
 
-class Tells(Protocol):
+class Notifier(Protocol):
     """Something that writes a warning into a job's AdminComment."""
 
-    def tell(self, finding: Finding) -> None:
+    def notify(self, finding: Finding) -> None:
         """Write down a warning, and return at once."""
         ...
 
@@ -67,7 +67,7 @@ class Guard:
         *,
         clock: Clock,
         stopper: Stops,
-        teller: Tells | None = None,
+        notifier: Notifier | None = None,
         proc: Path = PROC,
     ) -> None:
         """Continue from the records of an earlier monitor.
@@ -76,11 +76,11 @@ class Guard:
             config: rad.toml.
             clock: Time.
             stopper: Ends jobs.
-            teller: Writes warnings into jobs' AdminComment; None leaves them in the log.
+            notifier: Writes warnings into jobs' AdminComment; None leaves them in the log.
             proc: Where /proc is.
         """
         self._config, self._clock, self._proc = config, clock, proc
-        self._stopper, self._teller = stopper, teller
+        self._stopper, self._notifier = stopper, notifier
         self._run = Path(config.paths.run)
         self._mps = Mps(self._run, clock=clock)
         self._log = LogWatch(self._run)
@@ -116,7 +116,7 @@ class Guard:
             ages_s=self._ages_s([one.process for one in traced.values()]),
             now_s=monotonic_s,
             leaving=self._leaving.runs(monotonic_s),
-            owed_bytes=owed_bytes(waiting_jobs(self._run), now_s=now_s),
+            lacking_bytes=lacking_bytes(waiting_jobs(self._run), now_s=now_s),
         )
         found = findings(sample, self._config)
         if not acts:
@@ -132,14 +132,14 @@ class Guard:
                 self._written = self._incidents
         except OSError:
             # Without a record the Epilog takes a stopped job for a cancelled one, which would end a well-behaved job.
-            sure = tuple(one for one in sure if one.kind != "surprise")
+            sure = tuple(one for one in sure if one.kind != "overrun")
             raise
         finally:
             for one in sure:
                 self._act(one)
 
     def _stop(self, finding: Finding) -> None:
-        self._leaving.told(finding, self._clock.monotonic_s())
+        self._leaving.notified(finding, self._clock.monotonic_s())
         self._stopper.stop(finding)
 
     def _act(self, finding: Finding) -> None:
@@ -152,20 +152,20 @@ class Guard:
             restart=finding.restart,
             clock=self._clock,
         )
-        events.say(
+        events.write(
             kind,
             finding.sentence() + (", stopped" if stops else ""),
             what=finding.kind,
             gpu=finding.gpu,
             user_id=finding.user_id,
-            held_bytes=finding.held_bytes,
+            used_bytes=finding.used_bytes,
             limit_bytes=finding.limit_bytes,
             response=finding.response,
         )
         if stops:
             self._stop(finding)
-        elif self._teller is not None and self._config.mode == "enforce" and finding.kind != "unmanaged":
-            self._teller.tell(finding)
+        elif self._notifier is not None and self._config.mode == "enforce" and finding.kind != "unmanaged":
+            self._notifier.notify(finding)
 
     def _mine(self, ledger: Ledger) -> Mine:
         if self._config.telemetry.source == "simulated":
@@ -181,10 +181,12 @@ class Guard:
     def _simulated(self, ledger: Ledger) -> Mine:
         """Return the simulated MPS state: simulated GPUs have limits and no servers."""
         keys = frozenset(
-            (gpu, held.job_id)
-            for held in ledger.reservations
-            for gpu in held.gpus
-            if held.part_of_one_gpu and not held.uncapped and self._config.caps(held.partition)
+            (gpu, allocation.job_id)
+            for allocation in ledger.allocations
+            for gpu in allocation.gpus
+            if allocation.part_of_one_gpu
+            and not allocation.uncapped
+            and self._config.caps(allocation.partition)
         )
         return Mine(clients=keys, capped=keys)
 
@@ -236,7 +238,7 @@ class Guard:
     def _release_orphans(self, ledger: Ledger, monotonic_s: float) -> None:
         """Release jobs from MPS whose Epilog did not: otherwise their daemons would run forever."""
         counted = {job for _, job in self._mps.caps()}
-        lost = counted - {held.job_id for held in ledger.reservations}
+        lost = counted - {allocation.job_id for allocation in ledger.allocations}
         self._lost = {job: self._lost.get(job, monotonic_s) for job in lost}
         for job, since_s in self._lost.items():
             if monotonic_s - since_s > ORPHANED_S:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin import directives as said
+from slurm_plugin import directives as directive_lines
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.config.load import Config, load_config
 from slurm_plugin.core.errors import EstimateError, RadError, SlurmError, WireError
@@ -104,15 +104,15 @@ def answer(
     """
     partition = config.partition(options.get("partition"))
     off = config.mode == "off" or not config.features.submit
-    if off or partition is None or not partition.ours:
+    if off or partition is None or not partition.managed:
         return {}
     script_name = options.get("script")
     script = None if script_name is None else head_of(Path(script_name))
     seen = seen_on_login(script, script_name, comment=options.get("comment", ""), folder=folder)
-    says = () if config.mode == "observe" else seen.says
+    messages = () if config.mode == "observe" else seen.messages
     changes = {} if seen.comment is None else {"comment": seen.comment}
     if options.get("command") == "sbatch":
-        return {"set": changes, "say": list(says)}
+        return {"set": changes, "say": list(messages)}
     comment = options.get("comment", "") if seen.comment is None else seen.comment
     from slurm_plugin.login.interactive import decided  # a batch job's submission need not load the decision
 
@@ -124,7 +124,7 @@ def answer(
         user_id=user_id,
         whole_as_gpu=whole_as_gpu(partition, version),
     )
-    return {"set": changes | options_now, "say": [*says, *rewrite.messages], "refuse": rewrite.refusal}
+    return {"set": changes | options_now, "say": [*messages, *rewrite.messages], "refuse": rewrite.refusal}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,13 +134,13 @@ class Seen:
     Attributes:
         directives: The user's directives; None if there are none, or if they are invalid.
         comment: The comment with the model's profile; None if no model was read.
-        says: Lines for the user.
+        messages: Lines for the user.
         trouble: Whether the model could not be read.
     """
 
     directives: Directives | None = None
     comment: str | None = None
-    says: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     trouble: bool = False
 
 
@@ -162,10 +162,10 @@ def seen_on_login(script: str | None, script_name: str | None, *, comment: str, 
     folders = (folder,) if script_name is None else (folder, Path(script_name).parent)
     try:
         profile, warnings = profile_of(directives, folders) or ("", ())
-        says = tuple(f"RAD: {text}" for text in warnings[:MAX_WARNINGS])
-        return Seen(directives=directives, comment=_with_profile(comment, profile), says=says)
+        messages = tuple(f"RAD: {text}" for text in warnings[:MAX_WARNINGS])
+        return Seen(directives=directives, comment=_with_profile(comment, profile), messages=messages)
     except EstimateError as exc:
-        return Seen(directives=directives, says=(f"RAD: {exc}",), trouble=True)
+        return Seen(directives=directives, messages=(f"RAD: {exc}",), trouble=True)
 
 
 def head_of(script: Path) -> str | None:
@@ -174,7 +174,7 @@ def head_of(script: Path) -> str | None:
         if not script.is_file():
             return None
         with script.open("rb") as file:
-            return said.head_of(file.read(SCRIPT_HEAD_BYTES + 1))[0]
+            return directive_lines.head_of(file.read(SCRIPT_HEAD_BYTES + 1))[0]
     except OSError:
         return None
 

@@ -12,7 +12,7 @@ from slurm_plugin.core.booking.decide import decide
 from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.records.submission import JobRequest, Rewrite
-from slurm_plugin.directives import Directives, claims_of
+from slurm_plugin.directives import Directives, user_directives_of
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.slurm.submission.job_desc import typed_desc
 
@@ -48,16 +48,16 @@ def decided(
         RadError: An option cannot be understood.
     """
     request = request_from(typed_desc(options, comment=comment, user_id=user_id))
-    claims = claims_of(directives, comment)
-    estimate = Estimator.from_config(config).estimate(claims)
-    rewrite = decide(request, claims, estimate, config=config, whole_as_gpu=whole_as_gpu)
+    stated = user_directives_of(directives, comment)
+    estimate = Estimator.from_config(config).estimate(stated)
+    rewrite = decide(request, stated, estimate, config=config, whole_as_gpu=whole_as_gpu)
     return rewrite, _as_options(rewrite.fields, options, request)
 
 
 def _as_options(fields: Mapping[str, str], options: Mapping[str, str], request: JobRequest) -> dict[str, str]:
     changes = {_OPTIONS[name]: value for name, value in fields.items() if name in _OPTIONS}
     if "gres" in changes:
-        kind = next((item.type for item in request.asked if item.name == "gpu" and item.type), None)
+        kind = next((item.type for item in request.requested if item.name == "gpu" and item.type), None)
         changes["gres"] = f"gpu:{kind}:0,{changes['gres']}" if kind else f"gpu:0,{changes['gres']}"
     if fields and options.get("gpus-per-node"):
         changes["gpus-per-node"] = ""

@@ -49,7 +49,7 @@ local function held_by(job_id)
   local here = os.getenv("SLURM_SHARDS_ON_NODE")
   if os.getenv("RAD_JOB") == job_id then
     local shards = tonumber(os.getenv("RAD_SHARDS") or here)
-    local _, commas = (os.getenv("RAD_SEATS") or ""):gsub(",", "")
+    local _, commas = (os.getenv("RAD_GPU_INDICES") or ""):gsub(",", "")
     local gpus = os.getenv("RAD_KIND") == "shared" and commas + 1 or 1
     return shards and shards > 0 and { shards = shards, gpus = gpus } or nil
   elseif os.getenv("SLURM_TASK_PID") and os.getenv("SLURM_JOB_ID") == job_id and not here then

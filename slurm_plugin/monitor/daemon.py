@@ -27,7 +27,7 @@ from slurm_plugin.core.process.systemd import notify
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.gpus.source import lasting_telemetry
 from slurm_plugin.monitor.monitor import Exporter, Monitor, Watcher
-from slurm_plugin.monitor.sweeper import Sweeper
+from slurm_plugin.monitor.reconciler import Reconciler
 from slurm_plugin.node.node import Node
 
 log = logging.getLogger("rad-monitor")
@@ -82,12 +82,12 @@ def _run(options: argparse.Namespace) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stop)
-    sweeper = Sweeper(Node.here(config, os.environ), shared_s=monitor.shared_s, say=_say)
+    reconciler = Reconciler(Node.here(config, os.environ), shared_s=monitor.shared_s, log_event=_log_event)
     if config.places:
-        sweeper.start()
+        reconciler.start()
     while True:
         notify(f"READY=1\nSTATUS=samples GPUs, mode {config.mode}", os.environ)
-        watch(monitor, clock, stopped=stopped, look=sweeper.look)
+        watch(monitor, clock, stopped=stopped, look=reconciler.look)
         if signal.SIGTERM in stopped or signal.SIGINT in stopped:
             notify("STOPPING=1", os.environ)
             return
@@ -134,12 +134,12 @@ def watch(
             readings = monitor.sample()
             if look is not None:
                 look(readings)
-            said = ""
+            message = ""
         except (DeviceError, LedgerError) as exc:
-            said = str(exc)
-        if said != trouble:
-            log.log(logging.WARNING if said else logging.INFO, "%s", said or "all is well again")
-            trouble = said
+            message = str(exc)
+        if message != trouble:
+            log.log(logging.WARNING if message else logging.INFO, "%s", message or "all is well again")
+            trouble = message
         next_s = max(next_s + INTERVAL_S, clock.monotonic_s())
         clock.sleep(max(0.0, next_s - clock.monotonic_s()))
 
@@ -147,14 +147,14 @@ def watch(
 def _guard(config: Config, clock: Clock) -> Watcher | None:
     if config.mode == "off":
         return None
+    from slurm_plugin.guard.notify import OwnerNotifier
     from slurm_plugin.guard.stop import Stopper
-    from slurm_plugin.guard.tell import Teller
     from slurm_plugin.guard.watch import Guard
 
-    return Guard(config, clock=clock, stopper=Stopper(clock), teller=Teller(config))
+    return Guard(config, clock=clock, stopper=Stopper(clock), notifier=OwnerNotifier(config))
 
 
-def _say(kind: EventKind, line: str) -> None:
+def _log_event(kind: EventKind, line: str) -> None:
     """Log a line of the sweeper."""
     level = logging.WARNING if kind == EventKind.TROUBLE else logging.INFO
     log.log(level, "%s", line, extra=about(kind))

@@ -109,8 +109,10 @@ class Monitor:
         averaged = tuple(self._averaged(reading) for reading in readings)
         found = self._store.read() if self._store is not None else None
         ledger = None if found is None else found.ledger
-        reservations = () if ledger is None else ledger.reservations
-        users = None if ledger is None else {held.job_id: held.user_id for held in reservations}
+        allocations = () if ledger is None else ledger.allocations
+        users = (
+            None if ledger is None else {allocation.job_id: allocation.user_id for allocation in allocations}
+        )
         traced = self._finder.trace(readings, users=users)
         owners = {pid: one.job_id for pid, one in traced.items() if one.job_id is not None}
         guarded = self._guarded
@@ -123,9 +125,13 @@ class Monitor:
             owners,
             energy_j=self._energy_since(readings),
             now_s=now_s,
-            expected={held.job_id: held.smact for held in reservations if held.smact is not None},
+            expected={
+                allocation.job_id: allocation.smact
+                for allocation in allocations
+                if allocation.smact is not None
+            },
             users=users or {},
-            turns={one.job_id for one in reservations if one.uncapped or one.partition in self._sliced},
+            sliced={one.job_id for one in allocations if one.uncapped or one.partition in self._sliced},
         )
         self._usages |= used
         if self._exporter is not None:

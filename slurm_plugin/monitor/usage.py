@@ -12,7 +12,7 @@ from slurm_plugin.monitor.window import JobUsage
 
 BINS = 50
 """SMACT is counted in steps of 2 %, fine enough for a percentile and small enough to keep in a job's record."""
-UNTOLD = 0.4
+UNKNOWN = 0.4
 """Expected activity of a job of which nothing is known: half of smact_max, as the placement counts it."""
 SPARE = 0.5
 """Jobs that share a GPU below this activity do not slow each other: 1.00 times at the median. Above, a job shows only
@@ -34,7 +34,7 @@ def add_readings(
     now_s: float,
     expected: Mapping[int, float] = MappingProxyType({}),
     users: Mapping[int, int] = MappingProxyType({}),
-    turns: Collection[int] = (),
+    sliced: Collection[int] = (),
 ) -> dict[int, JobUsage]:
     """Return the records of all jobs that are on a GPU now, with these readings added.
 
@@ -46,15 +46,15 @@ def add_readings(
         now_s: Seconds since the epoch.
         expected: SM activity that each job is expected to have alone, by its id.
         users: User of each job, where known; a job of unknown user counts as another user's.
-        turns: Jobs that are known to run outside of MPS, and so by time slicing.
+        sliced: Jobs that are known to run outside of MPS, and so by time slicing.
     """
     parts: dict[int, list[_Part]] = {}
-    held = [(reading, _held(reading, owners)) for reading in readings]
-    on_gpus = Counter(job_id for _, on_it in held for job_id in on_it)
-    turns = {*turns, *(job_id for job_id, gpus in on_gpus.items() if gpus > 1)}  # these run outside of MPS
-    for reading, on_it in held:
-        weights = {job_id: max(0.01, expected.get(job_id, UNTOLD)) for job_id in on_it}
-        tells = _tells_of_one(reading, owners, turns)
+    per_gpu = [(reading, _by_job(reading, owners)) for reading in readings]
+    on_gpus = Counter(job_id for _, on_it in per_gpu for job_id in on_it)
+    sliced = {*sliced, *(job_id for job_id, gpus in on_gpus.items() if gpus > 1)}  # these run outside of MPS
+    for reading, on_it in per_gpu:
+        weights = {job_id: max(0.01, expected.get(job_id, UNKNOWN)) for job_id in on_it}
+        separable = _is_separable(reading, owners, sliced)
         for job_id, memory in on_it.items():
             share = weights[job_id] / sum(weights.values())
             parts.setdefault(job_id, []).append(
@@ -62,7 +62,7 @@ def add_readings(
                     uuid=reading.uuid,
                     memory_bytes=None if None in memory else sum(n for n in memory if n is not None),
                     smact=None if reading.smact is None else reading.smact * share,
-                    tells=tells,
+                    separable=separable,
                     energy_j=energy_j.get(reading.uuid, 0.0) / len(on_it),
                     shares=any(
                         users.get(other) != users.get(job_id, -1) for other in on_it if other != job_id
@@ -84,12 +84,12 @@ class _Part:
     uuid: str
     memory_bytes: int | None
     smact: float | None
-    tells: bool
+    separable: bool
     energy_j: float
     shares: bool
 
 
-def _held(reading: GpuReading, owners: Mapping[int, int]) -> dict[int, list[int | None]]:
+def _by_job(reading: GpuReading, owners: Mapping[int, int]) -> dict[int, list[int | None]]:
     """Return the usage of each job's processes on a GPU, in bytes; None for a process where it cannot be read."""
     found: dict[int, list[int | None]] = {}
     for process in reading.processes:
@@ -98,7 +98,7 @@ def _held(reading: GpuReading, owners: Mapping[int, int]) -> dict[int, list[int 
     return found
 
 
-def _tells_of_one(reading: GpuReading, owners: Mapping[int, int], turns: Collection[int]) -> bool:
+def _is_separable(reading: GpuReading, owners: Mapping[int, int], sliced: Collection[int]) -> bool:
     """Return whether a GPU's activity shows what its jobs would do alone: a single job, or activity to spare.
 
     A time-sliced job leaves SMs idle that no other job can use meanwhile: with one, low activity means no spare SMs.
@@ -106,7 +106,7 @@ def _tells_of_one(reading: GpuReading, owners: Mapping[int, int], turns: Collect
     if reading.smact is None or reading.smact_source == MISLEADS:
         return False
     jobs = {owners.get(process.pid) for process in reading.processes}
-    return None not in jobs and (len(jobs) == 1 or (reading.smact < SPARE and jobs.isdisjoint(turns)))
+    return None not in jobs and (len(jobs) == 1 or (reading.smact < SPARE and jobs.isdisjoint(sliced)))
 
 
 def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
@@ -123,7 +123,7 @@ def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
         mean = ((mean or 0.0) * (n - 1) + share) / n
         p95 = _percentile(counts, 0.95)
     own_smact, own_samples = usage.own_smact, usage.own_samples
-    if shares and all(part.tells for part in parts):
+    if shares and all(part.separable for part in parts):
         own_samples += 1
         own_smact = ((own_smact or 0.0) * (own_samples - 1) + sum(shares) / len(shares)) / own_samples
     return dataclasses.replace(

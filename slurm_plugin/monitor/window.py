@@ -115,8 +115,8 @@ def guarded_now(run: Path, partitions: Collection[str], *, now_s: float) -> froz
     rows = _read(window_path(run))
     if rows is None or abs(now_s - _number(rows.get("time_s"))) > STALE_AFTER_S:
         return frozenset()
-    told = rows.get("guarded", list(partitions))  # missing from older monitors
-    return frozenset(partitions).intersection(told if isinstance(told, list) else ())
+    guard_row = rows.get("guarded", list(partitions))  # missing from older monitors
+    return frozenset(partitions).intersection(guard_row if isinstance(guard_row, list) else ())
 
 
 def read_job(run: Path, job_id: int) -> JobUsage | None:
@@ -168,8 +168,8 @@ def write_window(
         DeviceError: It cannot be written, e.g. because the file system is full.
     """
     rows = [dataclasses.asdict(reading) for reading in readings]
-    told = {} if guarded is None else {"guarded": list(guarded)}
-    _replace(window_path(run), {"time_s": now_s, "gpus": rows, **told})
+    guard_row = {} if guarded is None else {"guarded": list(guarded)}
+    _replace(window_path(run), {"time_s": now_s, "gpus": rows, **guard_row})
 
 
 def write_job(run: Path, usage: JobUsage) -> None:

@@ -33,13 +33,13 @@ def admit(folder: Path, users: Iterable[int]) -> None:
     Raises:
         OSError: The file system has no access control lists, or the folder does not exist.
     """
-    nobody = 0xFFFFFFFF
+    no_id = 0xFFFFFFFF
     entries = (
-        (_USER_OBJ, 7, nobody),
+        (_USER_OBJ, 7, no_id),
         *((_USER, 5, user_id) for user_id in sorted(set(users))),
-        (_GROUP_OBJ, 0, nobody),
-        (_MASK, 5, nobody),
-        (_OTHER, 0, nobody),
+        (_GROUP_OBJ, 0, no_id),
+        (_MASK, 5, no_id),
+        (_OTHER, 0, no_id),
     )
     rows = b"".join(struct.pack("<HHI", *entry) for entry in entries)
     os.setxattr(folder, _ATTRIBUTE, struct.pack("<I", 2) + rows)

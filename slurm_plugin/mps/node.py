@@ -159,11 +159,11 @@ class Mps:
         """Remove a job from all daemons; a daemon that no job uses any more is stopped and its folders removed.
 
         Raises:
-            MpsError: It could not be recorded; the next `sweep` repeats it.
+            MpsError: It could not be recorded; the next `stop_unused` repeats it.
         """
         self._keep(lambda job: job != job_id)
 
-    def sweep(self, running: Collection[int]) -> None:
+    def stop_unused(self, running: Collection[int]) -> None:
         """Remove every job that no longer runs, in case its Epilog never ran.
 
         Raises:

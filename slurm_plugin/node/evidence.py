@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
-from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
+from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.ledger.job_file import PlacedFile
-from slurm_plugin.core.ledger.reconcile import Evidence, SlurmSays
+from slurm_plugin.core.ledger.reconcile import Evidence, SlurmState
 from slurm_plugin.core.process.identity import owner_of
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.node.facts import NodeFacts
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobView
@@ -38,7 +38,7 @@ def look(
     """
     pids = {process.pid for reading in readings for process in reading.processes}
     owners = owners_of(pids, proc=node.proc)
-    users = {file.job_id: file.held.user_id for file in files if file.held is not None}
+    users = {file.job_id: file.allocation.user_id for file in files if file.allocation is not None}
     on_gpus: dict[int, frozenset[str]] = {}
     for reading in readings:
         for process in reading.processes:
@@ -48,7 +48,7 @@ def look(
     return Evidence(
         steps=living_jobs(slurm_conf=facts.slurm_conf, proc=node.proc),
         on_gpus=on_gpus,
-        placed={file.job_id: file.held for file in files if file.held is not None},
+        placed={file.job_id: file.allocation for file in files if file.allocation is not None},
     )
 
 
@@ -58,7 +58,7 @@ def _is_its(owner: Belonging, pid: int, users: Mapping[int, int], node: Node) ->
     return not user_id or owner_of(pid, node.proc) == user_id
 
 
-def present(node: Node, facts: NodeFacts) -> Mapping[int, SlurmSays] | None:
+def present(node: Node, facts: NodeFacts) -> Mapping[int, SlurmState] | None:
     """Return the jobs that Slurm has on this node, by job id; None if it does not answer.
 
     Args:
@@ -72,10 +72,10 @@ def present(node: Node, facts: NodeFacts) -> Mapping[int, SlurmSays] | None:
     return {view.job_id: _says(view, facts.name) for view in views}
 
 
-def _says(view: JobView, name: str) -> SlurmSays:
+def _says(view: JobView, name: str) -> SlurmState:
     here = view.batch and bool(name) and view.node == name
     starting = view.state == "CONFIGURING" or view.reason == "Prolog"
-    return SlurmSays(
+    return SlurmState(
         restarts=view.restarts,
         launched_here=here and not starting,
         starting_here=here and starting,
@@ -83,7 +83,7 @@ def _says(view: JobView, name: str) -> SlurmSays:
     )
 
 
-def unknown_holders(node: Node, evidence: Evidence, readings: Sequence[GpuReading]) -> dict[int, Reservation]:
+def unknown_holders(node: Node, evidence: Evidence, readings: Sequence[GpuReading]) -> dict[int, Allocation]:
     """Return allocations of jobs of which only processes are left, for a completely lost ledger.
 
     Their GPUs are those that the driver shows, otherwise those that their own tasks name. Their size is that of their
@@ -97,10 +97,10 @@ def unknown_holders(node: Node, evidence: Evidence, readings: Sequence[GpuReadin
     usable = {reading.uuid: (reading.index, reading.usable_bytes) for reading in readings}
     strays = (evidence.steps | evidence.on_gpus.keys()) - evidence.placed.keys()
     hidden = strays - evidence.on_gpus.keys()
-    claims = claimed_gpus(hidden, proc=node.proc)
+    stated = claimed_gpus(hidden, proc=node.proc)
     found = {}
     for job_id in sorted(strays):
-        gpus = tuple(sorted(evidence.on_gpus.get(job_id, claims.get(job_id, ()))))
+        gpus = tuple(sorted(evidence.on_gpus.get(job_id, stated.get(job_id, ()))))
         known = tuple(uuid for uuid in gpus if uuid in usable)
         if known:
             found[job_id] = _of_stray(node, job_id, known, usable)
@@ -109,13 +109,13 @@ def unknown_holders(node: Node, evidence: Evidence, readings: Sequence[GpuReadin
 
 def _of_stray(
     node: Node, job_id: int, gpus: tuple[str, ...], usable: Mapping[str, tuple[int, int]]
-) -> Reservation:
-    whole = Reservation(
+) -> Allocation:
+    whole = Allocation(
         job_id=job_id,
         user_id=0,
         kind="whole",
         gpus=gpus,
-        seats=tuple(usable[uuid][0] for uuid in gpus),
+        gpu_indices=tuple(usable[uuid][0] for uuid in gpus),
         booked_bytes=min(usable[uuid][1] for uuid in gpus),
         created_s=node.clock.monotonic_s(),
     )
@@ -127,7 +127,7 @@ def _of_stray(
     if view is None:
         return whole
     known = replace(whole, user_id=view.user_id, restart=view.restarts)
-    booking = read_stamp(view.comment, user_id=view.user_id, key=key)
+    booking = read_signed_booking(view.comment, user_id=view.user_id, key=key)
     if booking is None or booking.kind != "shared" or booking.memory_bytes is None or len(gpus) != 1:
         return known
     if count_of(parse_gres(view.gres), "gpu"):

@@ -32,18 +32,18 @@ class MoreTime:
     """Time limit extensions of the shared jobs of this node."""
 
     def __init__(
-        self, node: Node, *, shared_s: Callable[[int], float], say: Callable[[EventKind, str], None]
+        self, node: Node, *, shared_s: Callable[[int], float], log_event: Callable[[EventKind, str], None]
     ) -> None:
         """Continue from the extensions recorded so far.
 
         Args:
             node: This node.
             shared_s: Returns how long a job's run shared a GPU with another user's job, in seconds.
-            say: Takes a line for the log.
+            log_event: Takes a line for the log.
         """
         self._node = node
         self._shared_s = shared_s
-        self._say = say
+        self._log_event = log_event
         self._folder = node.run / "monitor" / "limits"
         self._files = SpareFiles(node.run)
         self._ends_s: dict[tuple[int, int], float] = {}
@@ -57,15 +57,15 @@ class MoreTime:
             SlurmError: Slurm does not answer; the next call asks again.
             OSError: An extension cannot be recorded, so none is given.
         """
-        held = self._node.store.read().ledger.reservations
-        shared = {(one.job_id, one.restart) for one in held if one.kind == "shared" and one.managed}
+        present = self._node.store.read().ledger.allocations
+        shared = {(one.job_id, one.restart) for one in present if one.kind == "shared" and one.managed}
         self._ends_s = {run: end_s for run, end_s in self._ends_s.items() if run in shared}
         now_s = self._node.clock.now_s()
         for run in shared:
             shared_s = self._shared_s(run[0])
             if shared_s and self._ends_s.get(run, now_s) - now_s <= EARLY_S:
                 self._ends_s[run] = self._look_at(run[0], shared_s, now_s)
-        here = {one.job_id for one in held}
+        here = {one.job_id for one in present}
         self._take_back(here)
         self._forget(here, now_s)
 
@@ -78,19 +78,19 @@ class MoreTime:
             return now_s + EARLY_S + AGAIN_S
         granted = self._read(job_id) or Granted(asked_s=end.limit_s)
 
-        def minutes(room_s: float) -> int:
+        def minutes(margin_s: float) -> int:
             return more_minutes(
                 granted,
                 shared_s=shared_s,
                 left_s=end.end_s - now_s,
                 factor=settings.time_limit_factor,
-                room_s=room_s,
+                margin_s=margin_s,
             )
 
         more = minutes(float("inf"))
         if more:
             name = (read_facts(self._node) or NodeFacts()).name
-            more = minutes(slurm.room_s(end, node=name, now_s=now_s))
+            more = minutes(slurm.margin_s(end, node=name, now_s=now_s))
         if more:
             self._give(slurm, job_id, end, granted, more)
         return end.end_s + more * MINUTE_S
@@ -102,10 +102,10 @@ class MoreTime:
         self._files.write(self._path(job_id), json.dumps(asdict(given)).encode())
         slurm.add(job_id, minutes)
         limit = int((end.limit_s + minutes * MINUTE_S) // MINUTE_S)
-        asked = int(granted.asked_s // MINUTE_S)
-        self._say(
+        granted_min = int(granted.asked_s // MINUTE_S)
+        self._log_event(
             EventKind.MORE_TIME,
-            f"job {job_id} shared its GPU: its limit is {limit} minutes now, it requested {asked}",
+            f"job {job_id} shared its GPU: its limit is {limit} minutes now, it requested {granted_min}",
         )
 
     def _read(self, job_id: int) -> Granted | None:
@@ -115,10 +115,12 @@ class MoreTime:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def _take_back(self, held: set[int]) -> None:
+    def _take_back(self, present: set[int]) -> None:
         """Restore the requested limits of jobs that are queued again; a limit that the user changed stays."""
         written = {int(path.stem) for path in self._folder.glob("*.json") if path.stem.isdecimal()}
-        given = {job_id: granted for job_id in written - held if (granted := self._read(job_id)) is not None}
+        given = {
+            job_id: granted for job_id in written - present if (granted := self._read(job_id)) is not None
+        }
         if not given:
             return
         slurm = TimeLimits(self._node.slurm())
@@ -128,11 +130,11 @@ class MoreTime:
                 slurm.set(job_id, int(granted.asked_s // MINUTE_S))
             self._files.discard(self._path(job_id))
 
-    def _forget(self, held: set[int], now_s: float) -> None:
+    def _forget(self, present: set[int], now_s: float) -> None:
         """Remove the records of jobs that have been gone for long."""
         for path in self._folder.glob("*.json"):
             with suppress(OSError, ValueError):
-                if int(path.stem) not in held and abs(now_s - path.stat().st_mtime) > KEPT_S:
+                if int(path.stem) not in present and abs(now_s - path.stat().st_mtime) > KEPT_S:
                     self._files.discard(path)
 
     def _path(self, job_id: int) -> Path:

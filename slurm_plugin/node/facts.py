@@ -22,7 +22,7 @@ from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class NodeGpu:
     """One GPU.
 
     Attributes:
@@ -47,19 +47,19 @@ class NodeFacts:
         slurm_conf: SLURM_CONF of its slurmd; None if unknown.
         partitions: Partitions that it serves; none if Slurm did not answer.
         shards: Shards of all its GPUs, from gres.conf; 0 if it has none.
-        cards: Its GPUs.
+        gpus: Its GPUs.
     """
 
     name: str = ""
     slurm_conf: str | None = None
     partitions: tuple[str, ...] = ()
     shards: int = 0
-    cards: tuple[Card, ...] = ()
+    gpus: tuple[NodeGpu, ...] = ()
 
     @property
     def shard_bytes(self) -> int:
         """Return the memory of one shard on this node, whatever any partition says; 0 if the node has no shards."""
-        return sum(card.usable_bytes for card in self.cards) // self.shards if self.shards else 0
+        return sum(gpu.usable_bytes for gpu in self.gpus) // self.shards if self.shards else 0
 
 
 def facts_of(node: Node, name: str, readings: Sequence[GpuReading] = ()) -> NodeFacts:
@@ -71,8 +71,8 @@ def facts_of(node: Node, name: str, readings: Sequence[GpuReading] = ()) -> Node
         readings: Its GPUs, if they were read anyway.
     """
     known = read_facts(node)
-    told = known is not None and (known.partitions or not name)
-    if known is not None and told and (known.cards or not readings):
+    complete = known is not None and (known.partitions or not name)
+    if known is not None and complete and (known.gpus or not readings):
         return known
     return learn_facts(node, name or (known.name if known else ""), readings)
 
@@ -86,8 +86,9 @@ def learn_facts(node: Node, name: str, readings: Sequence[GpuReading]) -> NodeFa
         readings: Its GPUs, where they were read.
     """
     before = read_facts(node) or NodeFacts()
-    cards = tuple(
-        Card(uuid=one.uuid, index=one.index, usable_bytes=one.usable_bytes, mig=one.mig) for one in readings
+    gpus = tuple(
+        NodeGpu(uuid=one.uuid, index=one.index, usable_bytes=one.usable_bytes, mig=one.mig)
+        for one in readings
     )
     partitions, shards = before.partitions, before.shards
     with suppress(SlurmError):
@@ -99,7 +100,7 @@ def learn_facts(node: Node, name: str, readings: Sequence[GpuReading]) -> NodeFa
         slurm_conf=before.slurm_conf or node.slurm_conf,
         partitions=partitions,
         shards=shards,
-        cards=cards or before.cards,
+        gpus=gpus or before.gpus,
     )
     with suppress(OSError):
         node.run.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -126,8 +127,8 @@ def read_facts(node: Node) -> NodeFacts | None:
         tree = json.loads((node.run / "node.json").read_bytes())
         if tree.pop("of") != _version(node):
             return None
-        cards = tuple(Card(**row) for row in tree.pop("cards"))
-        return NodeFacts(**{**tree, "partitions": tuple(tree["partitions"]), "cards": cards})
+        gpus = tuple(NodeGpu(**row) for row in tree.pop("gpus"))
+        return NodeFacts(**{**tree, "partitions": tuple(tree["partitions"]), "gpus": gpus})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

@@ -28,7 +28,7 @@ class Granted:
     granted_s: float = 0.0
 
 
-def more_minutes(granted: Granted, *, shared_s: float, left_s: float, factor: float, room_s: float) -> int:
+def more_minutes(granted: Granted, *, shared_s: float, left_s: float, factor: float, margin_s: float) -> int:
     """Return by how many minutes a job's limit is raised now.
 
     Args:
@@ -36,11 +36,11 @@ def more_minutes(granted: Granted, *, shared_s: float, left_s: float, factor: fl
         shared_s: How long this run shared a GPU with another user's job.
         left_s: Seconds until Slurm ends it.
         factor: Its limit grows to at most this many times the requested one; 1 gives no extension.
-        room_s: By how much its end may move: the partition's longest limit and the node's next reservation.
+        margin_s: By how much its end may move: the partition's longest limit and the node's next reservation.
     """
     if left_s > EARLY_S:
         return 0
     most = int((factor - 1) * granted.asked_s // MINUTE_S)
     earned = -int(-shared_s // MINUTE_S)
     given = -int(-granted.granted_s // MINUTE_S)
-    return max(0, int(min(min(earned, most) - given, room_s / MINUTE_S)))
+    return max(0, int(min(min(earned, most) - given, margin_s / MINUTE_S)))

@@ -20,9 +20,9 @@ from slurm_plugin.core.logs.daemon_log import log_events, log_to_stderr
 from slurm_plugin.core.process.systemd import inherited_listener, notify
 from slurm_plugin.radd.accounts import AccountsReader
 from slurm_plugin.radd.keeping import Keeper
-from slurm_plugin.radd.lending import Lender
+from slurm_plugin.radd.priority_boosts import PriorityBooster
 from slurm_plugin.radd.release import Releaser
-from slurm_plugin.radd.reply import tell
+from slurm_plugin.radd.reply import log_reply
 from slurm_plugin.radd.server import Server
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.backend import open_control
@@ -65,9 +65,9 @@ def run(config_path: Path, slurm_user: str) -> None:
     config = config_in_force(config_path).config
     log_events(Path(config.paths.log), "radd")
     slurm = open_control(config, clock)
-    lender = Lender(Path(config.paths.state, "loans.json"), slurm, clock, lambda: service.config)
-    keeper = Keeper(slurm, clock, lender, lambda: service.config)
-    releaser = Releaser(slurm, clock, lender, keeper, key=lambda: service.key)
+    booster = PriorityBooster(Path(config.paths.state, "boosts.json"), slurm, clock, lambda: service.config)
+    keeper = Keeper(slurm, clock, booster, lambda: service.config)
+    releaser = Releaser(slurm, clock, booster, keeper, key=lambda: service.key)
     service = Service(config_path, slurm, releaser)
     slurm_uids = _uid_of(slurm_user)
     socket_path = Path(service.config.paths.socket)
@@ -78,9 +78,9 @@ def run(config_path: Path, slurm_user: str) -> None:
         clock=clock,
         owner_uid=next(iter(slurm_uids), None),
         listener=inherited_listener(socket_path, os.environ),
-        after=tell,
+        after=log_reply,
     )
-    server.claim()
+    server.bind()
     service.leave_fallback()  # before the first answer, in case radd dies after it
     server.start()
     releaser.start()

@@ -17,7 +17,7 @@ from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.logs.once import Complaint
 from slurm_plugin.core.process.background import in_background
-from slurm_plugin.radd.history import Peaks, run_told
+from slurm_plugin.radd.history import Peaks, run_from_note
 from slurm_plugin.slurm.queries.accounting import Accounts, EndedJob
 
 log = logging.getLogger("radd")
@@ -68,7 +68,7 @@ class AccountsReader:
         back_s = FIRST_S if self._looked_s is None else min(AGAIN_S + away_s, MOST_S)
         ended = {job.job_id: job for job in self._accounts.completed(back_s)}
         key = signed_comment.read_key(Path(config.paths.key))
-        told = {
+        notes = {
             job_id: note
             for job_id, job in ended.items()
             if job_id not in self._seen
@@ -76,19 +76,19 @@ class AccountsReader:
             and note.event == "ended"
             and note.peak_bytes
         }
-        ids = list(told)
+        ids = list(notes)
         for first in range(0, len(ids), AT_ONCE):
             some = ids[first : first + AT_ONCE]
             for job_id, comment in self._accounts.comments(some).items():
                 self._seen.add(job_id)  # first: an error in one must not block the others
-                self._remember(ended[job_id], comment, told[job_id], config, key)
-        self._seen = {job_id for job_id in ended if job_id in self._seen or job_id in told}
+                self._remember(ended[job_id], comment, notes[job_id], config, key)
+        self._seen = {job_id for job_id in ended if job_id in self._seen or job_id in notes}
         self._looked_s = now_s
 
     def _remember(self, job: EndedJob, comment: str, note: Note, config: Config, key: bytes) -> None:
-        booking = signed_comment.read_stamp(comment, user_id=job.user_id, key=key)
+        booking = signed_comment.read_signed_booking(comment, user_id=job.user_id, key=key)
         now_s = self._clock.now_s()
-        run = run_told(note, booking, config, user_id=job.user_id, job_id=job.job_id, now_s=now_s)
+        run = run_from_note(note, booking, config, user_id=job.user_id, job_id=job.job_id, now_s=now_s)
         if run is not None and not self._peaks.knows(job.job_id):
             self._peaks.record(run)
 

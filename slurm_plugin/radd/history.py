@@ -100,7 +100,7 @@ class Peaks:
                 del self._jobs[next(iter(self._jobs))]
 
 
-def run_told(
+def run_from_note(
     note: Note, booking: Booking | None, config: Config, *, user_id: int, job_id: int, now_s: float
 ) -> Run | None:
     """Return the run described by an Epilog's note; None if it shows no model's memory need.

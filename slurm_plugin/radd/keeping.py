@@ -1,4 +1,4 @@
-"""Keep the queue positions of requeued jobs: turns.py computes each priority boost, and `Lender` applies it.
+"""Keep the queue positions of requeued jobs: turns.py computes each priority boost, and `PriorityBooster` applies it.
 
 Each position comes with the note about the requeue, so a restarted radd finds it with the job.
 """
@@ -15,7 +15,7 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.records.queue_position import Turn
-from slurm_plugin.radd.lending import Lender, users_move_priority
+from slurm_plugin.radd.priority_boosts import PriorityBooster, users_move_priority
 from slurm_plugin.radd.turns import LEAST, Ageing, lifts
 from slurm_plugin.slurm.control import SlurmControl, Standing
 
@@ -30,17 +30,17 @@ class Keeper:
     """Queue positions of all jobs that RAD requeued and that wait. Safe to use from several threads."""
 
     def __init__(
-        self, slurm: SlurmControl, clock: Clock, lender: Lender, config: Callable[[], Config]
+        self, slurm: SlurmControl, clock: Clock, booster: PriorityBooster, config: Callable[[], Config]
     ) -> None:
         """Start empty.
 
         Args:
             slurm: Slurm.
             clock: Time.
-            lender: Raises jobs, and reverts it when they start.
+            booster: Raises jobs, and reverts it when they start.
             config: Returns rad.toml as it is in force.
         """
-        self._slurm, self._clock, self._lender, self._config = slurm, clock, lender, config
+        self._slurm, self._clock, self._booster, self._config = slurm, clock, booster, config
         self._lock = threading.Lock()
         self._turns: dict[int, tuple[Turn, int | None]] = {}
         self._asked: dict[int, Standing] = {}  # state before the last raise
@@ -82,7 +82,7 @@ class Keeper:
             job, asked = waiting.get(job_id), self._asked.pop(job_id, None)
             by_hand = job is not None and heeds_no_nice(asked, job)
             if job is not None and by_hand:
-                self._lender.raise_by(waiting.pop(job_id), 0)
+                self._booster.raise_by(waiting.pop(job_id), 0)
             if by_hand or self._over(job_id, job, restart):
                 with self._lock:
                     if self._turns.get(job_id) == (turn, restart):
@@ -95,13 +95,13 @@ class Keeper:
         points = lifts(
             mine,
             tuple(waiting.values()),
-            self._lender.lifts(),
+            self._booster.lifts(),
             Ageing.from_config(config),
             [node.partitions for node in self._slurm.nodes()],
             now_s=self._clock.now_s(),
         )
         for job_id, by in points.items():
-            self._lender.raise_by(waiting[job_id], by)
+            self._booster.raise_by(waiting[job_id], by)
             self._asked[job_id] = waiting[job_id]
 
     def _over(self, job_id: int, job: Standing | None, restart: int | None) -> bool:

@@ -17,7 +17,7 @@ from slurm_plugin.slurm.files.conf_files import (
     settings_of,
 )
 from slurm_plugin.slurm.obstacles import Obstacle, obstacles
-from slurm_plugin.slurm.versions import Version, shards_spread, traits, whole_as_gpu
+from slurm_plugin.slurm.versions import Version, max_shard_gpus_of, traits, whole_as_gpu
 
 
 def prepared(
@@ -64,8 +64,8 @@ def prepared(
         },
         reserves_shards=traits(version).reserves_shards,
         forgets_shards=traits(version).forgets_shards,
-        spread=min(
-            shards_spread(version, parameters, node_gres)
+        max_shard_gpus=min(
+            max_shard_gpus_of(version, parameters, node_gres)
             for parameters in (settings.get("selecttypeparameters", ""), running)
             if parameters is not None
         ),

@@ -18,9 +18,9 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.process.background import in_background
+from slurm_plugin.radd.boost_records import BoostCause
 from slurm_plugin.radd.keeping import Keeper
-from slurm_plugin.radd.lending import Lender
-from slurm_plugin.radd.loans import Claim
+from slurm_plugin.radd.priority_boosts import PriorityBooster
 from slurm_plugin.slurm.control import JobChange, SlurmControl, put_off
 
 log = logging.getLogger("radd")
@@ -29,13 +29,13 @@ PATIENCE_S = 600.0
 """A job may be completing for as long as its Epilogs and file systems take; after this it keeps Slurm's delay."""
 YOUNG_S = 30.0
 """Most requeues are complete by then. Until then radd polls often, and a job that still runs may yet be requeued."""
-MOST_SWEPT = 200
+MOST_SCANNED = 200
 """Jobs that radd queries at its start; where many are preempted, thousands have been restarted."""
 POLL_YOUNG_S = 0.5
 POLL_OLD_S = 5.0
 POLL_IDLE_S = 30.0
 """Another radd may have given a boost and be gone: a standby's reads the folder that both mount."""
-POLL_LENT_S = 2.0
+POLL_BOOSTED_S = 2.0
 """A boost is reverted this soon after the rerun starts."""
 
 
@@ -45,7 +45,7 @@ class _Errand:
     restart: int | None
     young: Deadline
     deadline: Deadline
-    claim: Claim | None = None
+    cause: BoostCause | None = None
 
 
 class Releaser:
@@ -55,7 +55,7 @@ class Releaser:
         self,
         slurm: SlurmControl,
         clock: Clock,
-        lender: Lender | None = None,
+        booster: PriorityBooster | None = None,
         keeper: Keeper | None = None,
         *,
         key: Callable[[], bytes],
@@ -65,18 +65,18 @@ class Releaser:
         Args:
             slurm: Slurm.
             clock: Time.
-            lender: Gives priority boosts; None gives none.
+            booster: Gives priority boosts; None gives none.
             keeper: Keeps queue positions; None keeps none.
             key: Returns the cluster's key as it is in force.
         """
         self._key = key
         self._slurm = slurm
-        self._lender, self._keeper = lender, keeper
+        self._booster, self._keeper = booster, keeper
         self._clock = clock
         self._errands: dict[int, _Errand] = {}
         self._changed = threading.Condition()
         self._stopping = False
-        self._swept = False
+        self._scanned = False
         """Whether earlier recovered jobs were searched; Slurm may not answer yet when radd starts."""
 
     def hear(self, job_id: int, note: Note, *, profile_key: str | None = None) -> None:
@@ -89,17 +89,17 @@ class Releaser:
         """
         if note.start_in_s is None or note.event == "ended":
             return
-        if self._lender is not None and note.event == "put-back":
-            self._lender.put_back(job_id)
+        if self._booster is not None and note.event == "put-back":
+            self._booster.follow_requeue(job_id)
         self._take_turn(job_id, note)
-        claim = None if note.fault is None else Claim(fault=note.fault, profile_key=profile_key)
+        cause = None if note.fault is None else BoostCause(fault=note.fault, profile_key=profile_key)
         with self._changed:
             self._errands[job_id] = _Errand(
                 note.start_in_s,
                 note.restart,
                 Deadline(self._clock, YOUNG_S),
                 Deadline(self._clock, PATIENCE_S),
-                claim,
+                cause,
             )
             self._changed.notify()
 
@@ -113,7 +113,7 @@ class Releaser:
             self._stopping = True
             self._changed.notify()
 
-    def sweep(self) -> None:
+    def scan(self) -> None:
         """Add recovered jobs that still wait for their delay to end.
 
         Raises:
@@ -122,7 +122,7 @@ class Releaser:
         now_s = self._clock.now_s()
         again = [job for job in self._slurm.standings() if job.restarts]
         again.sort(key=lambda job: job.reason != "BeginTime")  # those waiting for their delay first
-        for job in again[:MOST_SWEPT]:
+        for job in again[:MOST_SCANNED]:
             seen = self._slurm.job(job.job_id)  # lists of jobs carry no AdminComment
             if seen is None or put_off(seen, now_s=now_s):
                 continue
@@ -155,13 +155,13 @@ class Releaser:
                 return True  # that rerun is over; this one has another cause (preempted, requeued)
             if job.state != "PENDING":
                 return False  # still completing
-            lent = None
-            if errand.claim is not None and self._lender is not None:
-                lent = self._lender.lend(job, errand.claim)
+            boosted = None
+            if errand.cause is not None and self._booster is not None:
+                boosted = self._booster.boost(job, errand.cause)
             if errand.start_in_s:
-                change = JobChange(start_in_s=errand.start_in_s, nice=lent)
+                change = JobChange(start_in_s=errand.start_in_s, nice=boosted)
             else:
-                change = JobChange(start_now=True, nice=lent)
+                change = JobChange(start_now=True, nice=boosted)
             self._slurm.update(job_id, change)
         except SlurmError as exc:
             log.warning(
@@ -176,14 +176,14 @@ class Releaser:
         return True
 
     def _work(self) -> bool:
-        self._sweep_once()
-        if self._lender is not None:
-            self._lender.collect()
+        self._scan_once()
+        if self._booster is not None:
+            self._booster.collect()
         self.run_errands()
         if self._keeper is not None:
             self._keeper.keep()
         with self._changed:
-            if self._swept and not self._errands and not self._lent():
+            if self._scanned and not self._errands and not self._boosted():
                 self._changed.wait_for(lambda: self._stopping or self._errands, timeout=POLL_IDLE_S)
             else:
                 self._changed.wait_for(lambda: self._stopping, timeout=self._pause_s())
@@ -193,22 +193,22 @@ class Releaser:
         if self._keeper is not None and note.turn is not None:
             self._keeper.take(job_id, note.turn, restart=note.restart)
 
-    def _lent(self) -> bool:
+    def _boosted(self) -> bool:
         keeps = self._keeper is not None and self._keeper.busy
-        return keeps or (self._lender is not None and self._lender.outstanding)
+        return keeps or (self._booster is not None and self._booster.outstanding)
 
     def _pause_s(self) -> float:
         young = any(not errand.young.passed() for errand in self._errands.values())
         if young:
             return POLL_YOUNG_S
-        return POLL_LENT_S if self._lent() else POLL_OLD_S
+        return POLL_BOOSTED_S if self._boosted() else POLL_OLD_S
 
-    def _sweep_once(self) -> None:
-        if self._swept:
+    def _scan_once(self) -> None:
+        if self._scanned:
             return
-        self._swept = True  # also after an error: it must not block errands
+        self._scanned = True  # also after an error: it must not block errands
         try:
-            self.sweep()
+            self.scan()
         except SlurmError as exc:
-            self._swept = False
+            self._scanned = False
             log.warning("requeued jobs not looked for yet: %s", exc)

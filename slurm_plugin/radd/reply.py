@@ -42,7 +42,7 @@ class Decided:
     faults: tuple[str, ...] = ()
 
     @property
-    def says(self) -> tuple[str, ...]:
+    def messages(self) -> tuple[str, ...]:
         """Return the lines for the user."""
         return tuple(one_line(text, LONGEST_MESSAGE) for text in (*self.faults, *self.rewrite.messages))
 
@@ -63,15 +63,15 @@ def reply_of(made: Decided, *, key: bytes) -> Reply:
     request, rewrite = made.request, made.rewrite
     fields = dict(rewrite.fields)
     if rewrite.booking is not None:
-        signed = signed_comment.stamp(rewrite.booking, user_id=request.user_id, key=key)
-        fields["comment"] = signed_comment.with_stamp(request.comment, signed)
+        signed = signed_comment.signed_booking(rewrite.booking, user_id=request.user_id, key=key)
+        fields["comment"] = signed_comment.with_signed_booking(request.comment, signed)
     elif signed_comment.profile_in(request.comment) is not None:
         fields["comment"] = signed_comment.user_words(request.comment)  # the profile is not needed
     return {
         "v": VERSION,
         "set": fields,
         "env": rewrite.environment,
-        "say": list(made.says),
+        "say": list(made.messages),
         "refuse": made.refusal,
         "log": log_line(request, rewrite, made.estimate),
     }
@@ -118,7 +118,7 @@ def checked_version(message: Mapping[str, Any]) -> None:
         )
 
 
-def tell(message: Mapping[str, Any], reply: Mapping[str, Any]) -> None:
+def log_reply(message: Mapping[str, Any], reply: Mapping[str, Any]) -> None:
     """Log a decision once slurmctld has it, so that a slow disk delays no submission.
 
     Args:

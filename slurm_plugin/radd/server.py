@@ -68,11 +68,11 @@ class Server:
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
         self._listener = listener
-        self._ours = listener is None
+        self._owned = listener is None
         self._wake: int | None = None
         self._lock_file: int | None = None
 
-    def claim(self) -> None:
+    def bind(self) -> None:
         """Take the socket for this radd. It accepts no connections before start().
 
         Raises:
@@ -103,7 +103,7 @@ class Server:
             RadError: As claim(), which it calls if that was not done.
         """
         if self._lock_file is None:
-            self.claim()
+            self.bind()
         assert self._listener is not None
         self._listener.listen(128)
         self._listener.setblocking(False)
@@ -140,7 +140,7 @@ class Server:
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.close()
-            if self._ours:
+            if self._owned:
                 self.path.unlink(missing_ok=True)
         lock_file, self._lock_file = self._lock_file, None
         if lock_file is not None:
@@ -181,12 +181,12 @@ class Server:
     def _exchange(self, connection: socket.socket) -> None:
         """Read a line and answer it; an error of one request must not look like a radd that is away."""
         deadline = Deadline(self._clock, DEADLINE_S)
-        line, tell = self._answered(connection, deadline)
+        line, finish = self._answered(connection, deadline)
         try:
             connection.settimeout(max(deadline.remaining_s(), 0.001))
             connection.sendall(line)
         finally:
-            tell()
+            finish()
 
     def _answered(self, connection: socket.socket, deadline: Deadline) -> tuple[bytes, Callable[[], None]]:
         """Return the reply's line, and what to log once it is sent."""

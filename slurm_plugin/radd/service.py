@@ -21,7 +21,7 @@ from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.process.background import in_background
 from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
-from slurm_plugin.radd.history import Peaks, run_told
+from slurm_plugin.radd.history import Peaks, run_from_note
 from slurm_plugin.radd.in_force import SelectParameters, version_of
 from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.prepare import prepared
@@ -55,7 +55,7 @@ class Service:
         self._clock = clock or SystemClock()
         self._version = version_of(slurm)
         self._select = SelectParameters(slurm)
-        self._told: frozenset[str] = frozenset()
+        self._logged: frozenset[str] = frozenset()
         """Obstacles to sharing already logged; cleared on reload so that they are logged again."""
         found = config_in_force(config_path)
         config = found.config
@@ -99,7 +99,7 @@ class Service:
         if found.trouble:
             raise ConfigError(found.trouble)
         with self._preparing:
-            self._told = frozenset()
+            self._logged = frozenset()
             self._submission = self._prepared(found.config)
             self.leave_fallback()
         log.info("rad.toml read again: mode %s", self.config.mode)
@@ -108,7 +108,7 @@ class Service:
         """Write what the shim does if radd does not answer."""
         made, now_s = self._submission, self._clock.now_s()
         # Slurm could split all shards of a GPU over two.
-        leave_jobs = bool(made.leave_jobs) or made.spread > 0 or self._standby.without_shards
+        leave_jobs = bool(made.leave_jobs) or made.max_shard_gpus > 0 or self._standby.without_shards
         fallback = fallback_of(
             made.config,
             made.whole_as_gpu,
@@ -165,13 +165,16 @@ class Service:
                 "%s: no numbers of rad learn for this release and estimator; estimates are as shipped",
                 config.site_quantiles,
             )
-        told, self._told = self._told, frozenset(one.text for one in in_the_way)
-        for text in sorted(self._told - told):
+        logged, self._logged = self._logged, frozenset(one.text for one in in_the_way)
+        for text in sorted(self._logged - logged):
             log.error("%s", text)
         return submission
 
     def _note_undecided(self, total: object) -> None:
-        before, self._undecided = self._undecided, self._undecided.told(total, now_s=self._clock.now_s())
+        before, self._undecided = (
+            self._undecided,
+            self._undecided.with_count(total, now_s=self._clock.now_s()),
+        )
         if self._undecided.total and self._undecided.total != before.total:
             text = "%d submissions without a decision, as reported since radd started"
             log.warning(text, self._undecided.total, extra=about(EventKind.UNDECIDED))
@@ -220,8 +223,8 @@ class Service:
             log.error("slurm.conf not applied: %s", exc)
             return
         self.leave_fallback()
-        spread = max(1, self._submission.spread)
-        log.info("slurm.conf read again: one job may have shards of %d GPUs of a node", spread)
+        max_shard_gpus = max(1, self._submission.max_shard_gpus)
+        log.info("slurm.conf read again: one job may have shards of %d GPUs of a node", max_shard_gpus)
 
     def _take_in(self, message: Mapping[str, Any]) -> None:
         if message.get("op") == "submit":
@@ -230,17 +233,19 @@ class Service:
         text = str(message.get("admin_comment", ""))
         job_id, user_id = int(message["job_id"]), int(message["user_id"])
         if (shown := read_note(text)) is not None:
-            what = about(EventKind.HEARD, job_id=job_id, user_id=user_id)
+            what = about(EventKind.RECEIVED, job_id=job_id, user_id=user_id)
             log.info("job %d: %s", job_id, format_note(shown), extra=what)
         note = read_signed(text, job_id=job_id, user_id=user_id, key=self.key)
         if note is None:
             return
-        booking = signed_comment.read_stamp(str(message.get("comment") or ""), user_id=user_id, key=self.key)
+        booking = signed_comment.read_signed_booking(
+            str(message.get("comment") or ""), user_id=user_id, key=self.key
+        )
         if self.config.features.recovery:
             self._releaser.hear(job_id, note, profile_key=None if booking is None else booking.profile_key)
         if self.config.features.history:
             now_s = self._clock.now_s()
-            run = run_told(note, booking, self.config, user_id=user_id, job_id=job_id, now_s=now_s)
+            run = run_from_note(note, booking, self.config, user_id=user_id, job_id=job_id, now_s=now_s)
             if run is not None:
                 self._peaks.record(run)
                 self._peaks.refresh()

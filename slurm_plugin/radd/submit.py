@@ -19,8 +19,8 @@ from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.history.observed import Seen, with_runs
 from slurm_plugin.core.history.site_quantiles import Limits
 from slurm_plugin.core.history.site_quantiles_file import applied, gpu_of, group_of
-from slurm_plugin.core.records.submission import Claims, JobRequest, MemoryEstimate, Rewrite
-from slurm_plugin.directives import BEHIND, claims_of, directives_of
+from slurm_plugin.core.records.submission import JobRequest, MemoryEstimate, Rewrite, UserDirectives
+from slurm_plugin.directives import BEHIND, directives_of, user_directives_of
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.radd.reply import Decided, Reply, reply_of
 
@@ -55,7 +55,7 @@ class Submission:
         whole_as_gpu: Request an exclusive GPU as `gpu:1`, by partition name; a name not in it means False.
         reserves_shards: A job that requests shards starts in a reservation of parts of nodes.
         forgets_shards: A slurmctld that has just started refuses requests for shards.
-        spread: Most GPUs of one node that the shards of one job may be on; 0 where Slurm keeps them on one GPU.
+        max_shard_gpus: Most GPUs of one node that the shards of one job may be on; 0 where Slurm keeps them on one GPU.
         leave_jobs: Why this Slurm cannot do what RAD would request, so that no job is changed; "" if it can.
     """
 
@@ -67,7 +67,7 @@ class Submission:
     whole_as_gpu: Mapping[str, bool]
     reserves_shards: bool = True
     forgets_shards: bool = False
-    spread: int = 0
+    max_shard_gpus: int = 0
     leave_jobs: str = ""
 
     def answer(self, message: Mapping[str, Any]) -> Reply:
@@ -101,17 +101,17 @@ class Submission:
         if self.leave_jobs:
             return Decided(request=request, rewrite=Rewrite(reason="no shards here"))
         name = str(message.get("script_name") or NO_NAME)
-        claims, faults = self._claims(request, name)
+        stated, faults = self._stated(request, name)
         if message.get("script_goes_on") is True and self._heeds(request):
             faults = (*faults, f"RAD: {name}: {BEHIND}")
-        estimate = self._estimate(request, claims)
+        estimate = self._estimate(request, stated)
         rewrite = decide(
             request,
-            claims,
+            stated,
             estimate,
             config=self.config,
             whole_as_gpu=self.whole_as_gpu.get(request.partition or self.config.default_partition, False),
-            spread=self.spread,
+            max_shard_gpus=self.max_shard_gpus,
         )
         if self.config.mode == "observe":
             faults = ()
@@ -129,32 +129,32 @@ class Submission:
             WireError: The message is not one of job_submit.lua's.
         """
         request = request_from(message)
-        booked = signed_comment.read_stamp(request.comment, user_id=request.user_id, key=self.key)
+        booked = signed_comment.read_signed_booking(request.comment, user_id=request.user_id, key=self.key)
         changed = None if booked is None else replace(booked, changed=True)
         made = Decided(request=request, rewrite=Rewrite(booking=changed, reason="changed"))
         return reply_of(made, key=self.key)
 
     def _heeds(self, request: JobRequest) -> bool:
         partition = self.config.partition(request.partition)
-        return partition is not None and partition.ours
+        return partition is not None and partition.managed
 
-    def _claims(self, request: JobRequest, script_name: str) -> tuple[Claims, tuple[str, ...]]:
+    def _stated(self, request: JobRequest, script_name: str) -> tuple[UserDirectives, tuple[str, ...]]:
         if not self._heeds(request):
-            return Claims(), ()  # an unchanged job gets no message
+            return UserDirectives(), ()  # an unchanged job gets no message
         try:
             directives = directives_of(request.script, script_name, request.comment)
         except EstimateError as exc:
-            return Claims(), tuple(f"RAD: {line}" for line in exc.lines)
-        claims = claims_of(directives, request.comment)
-        if directives is not None and directives.model is not None and claims.profile is None:
+            return UserDirectives(), tuple(f"RAD: {line}" for line in exc.lines)
+        stated = user_directives_of(directives, request.comment)
+        if directives is not None and directives.model is not None and stated.profile is None:
             where = f"{directives.path}:{directives.line}: " if directives.line else ""
             why = (messages.NO_FILE,) if directives.path == NO_NAME else ()
-            return claims, (f"RAD: {where}no model summary was read, so the GPU memory need is unknown", *why)
-        return claims, ()
+            return stated, (f"RAD: {where}no model summary was read, so the GPU memory need is unknown", *why)
+        return stated, ()
 
-    def _estimate(self, request: JobRequest, claims: Claims) -> MemoryEstimate | None:
+    def _estimate(self, request: JobRequest, stated: UserDirectives) -> MemoryEstimate | None:
         partition = self.config.partition(request.partition)
-        each = [self.estimator.on(gpu).estimate(claims) for gpu in gpus_for(partition, request.asked)]
+        each = [self.estimator.on(gpu).estimate(stated) for gpu in gpus_for(partition, request.requested)]
         known = [one for one in each if one is not None]
         estimate = max(known, key=lambda one: one.upper_bytes, default=None)  # it may start on any of them
         if estimate is not None and estimate.kind:
@@ -162,7 +162,7 @@ class Submission:
             estimate = estimate if limits is None else applied(estimate, limits)
         if self.peaks is None or estimate is None or estimate.profile_key is None:
             return estimate
-        processes = processes_of(request, claims, gpus_of(request))
+        processes = processes_of(request, stated, gpus_of(request))
         seen = self.peaks.seen(request.user_id, estimate.profile_key, processes=processes)
         if seen is None:
             return estimate

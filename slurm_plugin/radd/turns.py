@@ -72,7 +72,7 @@ class Ageing:
         return self.weight * min(1.0, max(0.0, now_s - since_s) / self.longest_s)
 
 
-def owed(turn: Turn, job: Standing, ageing: Ageing, *, now_s: float) -> int:
+def overrun_gpus(turn: Turn, job: Standing, ageing: Ageing, *, now_s: float) -> int:
     """Return the points that a job lost by the requeue, as priorities show by now, and never more.
 
     Slurm recomputes all priorities once in ageing.every_s; a change of a job's nice value recomputes only that job's
@@ -99,7 +99,7 @@ def owed(turn: Turn, job: Standing, ageing: Ageing, *, now_s: float) -> int:
 def lifts(
     turns: Mapping[int, Turn],
     waiting: Collection[Standing],
-    lent: Mapping[int, int],
+    boosted: Mapping[int, int],
     ageing: Ageing,
     meeting: Iterable[Collection[str]],
     *,
@@ -110,13 +110,13 @@ def lifts(
     Args:
         turns: The former queue position of each, by job id.
         waiting: All waiting jobs.
-        lent: Points by which each is raised already. A raise by an admin or user since then reduces what is missing.
+        boosted: Points by which each is raised already. A raise by an admin or user since then reduces what is missing.
         ageing: How ages count.
         meeting: The partitions of each node: only jobs that may share a node have an order.
         now_s: Seconds since the epoch.
     """
     requeued = [
-        _requeued(job, turns[job.job_id], lent.get(job.job_id, 0), ageing, now_s=now_s)
+        _requeued(job, turns[job.job_id], boosted.get(job.job_id, 0), ageing, now_s=now_s)
         for job in waiting
         if job.job_id in turns and job.priority
     ]
@@ -169,10 +169,10 @@ class _Requeued:
         return self.restored, -self.turn.submitted_s, -self.job.job_id
 
 
-def _requeued(job: Standing, turn: Turn, lent: int, ageing: Ageing, *, now_s: float) -> _Requeued:
-    raised_by_others = max(0, turn.nice - job.nice - lent)
-    missing = max(0, owed(turn, job, ageing, now_s=now_s) - raised_by_others)
-    return _Requeued(job=job, turn=turn, unboosted=job.priority - lent, missing=missing)
+def _requeued(job: Standing, turn: Turn, boosted: int, ageing: Ageing, *, now_s: float) -> _Requeued:
+    raised_by_others = max(0, turn.nice - job.nice - boosted)
+    missing = max(0, overrun_gpus(turn, job, ageing, now_s=now_s) - raised_by_others)
+    return _Requeued(job=job, turn=turn, unboosted=job.priority - boosted, missing=missing)
 
 
 def _points(

@@ -25,16 +25,16 @@ class Undecided:
     grew_s: float | None = None
     last: int = 0
 
-    def told(self, count: object, *, now_s: float) -> Undecided:
+    def with_count(self, count: object, *, now_s: float) -> Undecided:
         """Return the state after the shim's report; an invalid count changes nothing.
 
         Args:
             count: The field of its message. An older shim has none.
             now_s: Seconds since the epoch.
 
-        >>> Undecided().told(0, now_s=10.0).told(3, now_s=20.0).told(3, now_s=30.0)
+        >>> Undecided().with_count(0, now_s=10.0).with_count(3, now_s=20.0).with_count(3, now_s=30.0)
         Undecided(total=3, grew_s=20.0, last=3)
-        >>> Undecided(3, 20.0, 3).told(1, now_s=40.0).told(0, now_s=50.0)  # slurmctld was restarted, twice
+        >>> Undecided(3, 20.0, 3).with_count(1, now_s=40.0).with_count(0, now_s=50.0)  # slurmctld was restarted, twice
         Undecided(total=4, grew_s=40.0, last=0)
         """
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:

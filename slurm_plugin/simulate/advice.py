@@ -10,7 +10,7 @@ from slurm_plugin.core.clock import Clock
 from slurm_plugin.simulate.command import simulate
 from slurm_plugin.simulate.question import Question
 from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.trace_job import told
+from slurm_plugin.simulate.trace_job import as_words
 from slurm_plugin.slurm.versions import Version, release_of
 
 HOUR_S, JOULES_PER_KWH = 3600.0, 3.6e6
@@ -134,7 +134,7 @@ def as_text(advice: Advice) -> str:
         )
     left_out = advice.whole["left_out"]
     if left_out:
-        lines.append(f"Left out: {told(left_out)}.")
+        lines.append(f"Left out: {as_words(left_out)}.")
     return "\n".join(lines)
 
 

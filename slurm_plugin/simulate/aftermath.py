@@ -16,7 +16,7 @@ REQUEUE_S = 121.0
 """Slurm's delay of a requeued job, which is not cleared for a job that requeues itself."""
 
 
-def put_back(job: Job, now_s: float, least_s: float) -> None:
+def requeue(job: Job, now_s: float, least_s: float) -> None:
     """Requeue a job that no GPU could take: it keeps its age, and waits before it is considered again.
 
     Args:
@@ -26,7 +26,7 @@ def put_back(job: Job, now_s: float, least_s: float) -> None:
     """
     delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(job.restart, 10))
     job.restart += 1
-    job.put_backs += 1
+    job.requeues += 1
     job.eligible_s = now_s + max(least_s, delay_s)
 
 
@@ -108,7 +108,7 @@ def recovers(run: Run, cluster: Cluster, now_s: float) -> bool:
         return False
     job.booking = recovery.booking
     job.shards = booked_shards(recovery.booking, cluster.settings)
-    job.priority = max(job.priority, int(recovery.lend_priority))
+    job.priority = max(job.priority, int(recovery.boost_priority))
     job.restart += 1
     job.left_s = job.trace.duration_s
     job.eligible_s = now_s + RERUN_S

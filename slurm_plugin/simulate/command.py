@@ -19,7 +19,7 @@ from slurm_plugin.simulate.jobs import seen_activity
 from slurm_plugin.simulate.metrics import metrics
 from slurm_plugin.simulate.question import Question
 from slurm_plugin.simulate.scenario import scenario
-from slurm_plugin.simulate.trace_job import told
+from slurm_plugin.simulate.trace_job import as_words
 from slurm_plugin.slurm.versions import NEWEST, Version, traits
 
 
@@ -103,7 +103,8 @@ def with_changes(settings: PartitionConfig, changes: Sequence[str]) -> Partition
 def as_text(figures: dict[str, Any]) -> str:
     """Return the figures as text, one per line."""
     words = {
-        name: told(value) or "none" if isinstance(value, dict) else value for name, value in figures.items()
+        name: as_words(value) or "none" if isinstance(value, dict) else value
+        for name, value in figures.items()
     }
     return "\n".join(f"{name.replace('_', ' '):<26} {value}" for name, value in words.items())
 

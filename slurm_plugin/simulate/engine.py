@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from slurm_plugin.simulate.aftermath import Waiting, put_back, recovers, saved
+from slurm_plugin.simulate.aftermath import Waiting, recovers, requeue, saved
 from slurm_plugin.simulate.cluster import Cluster
 from slurm_plugin.simulate.hardware import Hardware
 from slurm_plugin.simulate.progress import Job, Run
@@ -72,19 +72,19 @@ class Engine:
         return came
 
     def _start(self, now_s: float, *, backfill: bool) -> None:
-        for job, seats in self.slurm.passes(now_s, backfill=backfill):
-            gpus, cap_bytes = seats, None
+        for job, gpu_indices in self.slurm.passes(now_s, backfill=backfill):
+            gpus, cap_bytes = gpu_indices, None
             if self._cluster.managed:
-                placement = self.hardware.place(job, seats, now_s)
+                placement = self.hardware.place(job, gpu_indices, now_s)
                 gpus = tuple(int(uuid.removeprefix("GPU-")) for uuid in placement.gpus)
                 cap_bytes = placement.cap_bytes
             if not gpus:
-                self._put_back(job, seats, now_s)
+                self._requeue(job, gpu_indices, now_s)
                 continue
             self._waiting.end(job)
             run = Run(
                 job=job,
-                seats=seats,
+                gpu_indices=gpu_indices,
                 gpus=gpus,
                 start_s=now_s,
                 trains_s=now_s + job.start_up_s,
@@ -96,12 +96,12 @@ class Engine:
             self.slurm.started(run)
             self.hardware.occupy(run, now_s)
 
-    def _put_back(self, job: Job, seats: tuple[int, ...], now_s: float) -> None:
+    def _requeue(self, job: Job, gpu_indices: tuple[int, ...], now_s: float) -> None:
         least_s = self._cluster.requeue_s
-        put_back(job, now_s, least_s)
-        self.result.put_backs += 1
+        requeue(job, now_s, least_s)
+        self.result.requeues += 1
         self.slurm.queue.add(job, now_s)
-        self._waiting.begin(seats[0] // self._cluster.per_node, job, now_s + least_s)
+        self._waiting.begin(gpu_indices[0] // self._cluster.per_node, job, now_s + least_s)
 
     def _end(self, now_s: float, progress: Callable[[int], None]) -> bool:
         ended = False
@@ -119,7 +119,7 @@ class Engine:
         return ended
 
     def _wake(self, run: Run, now_s: float) -> None:
-        woken = self._waiting.wake(run.seats[0] // self._cluster.per_node)
+        woken = self._waiting.wake(run.gpu_indices[0] // self._cluster.per_node)
         if woken is not None:
             job, earliest_s = woken
             self.slurm.queue.sooner(job, max(now_s, earliest_s))

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 
-from slurm_plugin.monitor.usage import SPARE, UNTOLD
+from slurm_plugin.monitor.usage import SPARE, UNKNOWN
 from slurm_plugin.simulate.interference import Load, Slowdowns, together
 from slurm_plugin.simulate.progress import Job, Run
 
@@ -26,7 +26,7 @@ class Gpu:
         used_bytes: Memory in use.
         changed_s: When the jobs' work was last advanced.
         busy_s: Integral of the activity.
-        held_s: Time during which any job was on it.
+        used_s: Time during which any job was on it.
         learns: Whether each job's measured activity is kept.
     """
 
@@ -35,12 +35,12 @@ class Gpu:
         "_trail",
         "busy_s",
         "changed_s",
-        "held_s",
         "index",
         "learns",
         "runs",
         "smact",
         "used_bytes",
+        "used_s",
         "uuid",
     )
 
@@ -48,7 +48,7 @@ class Gpu:
         """Start idle; see the class for `learns`, and `Cluster.interference` for `slowdowns`."""
         self.index, self.uuid, self._slowdowns = index, f"GPU-{index}", slowdowns
         self.runs: list[Run] = []
-        self.smact = self.busy_s = self.held_s = self.changed_s = 0.0
+        self.smact = self.busy_s = self.used_s = self.changed_s = 0.0
         self.used_bytes = 0
         self.learns = learns
         self._trail: deque[tuple[float, float]] = deque()
@@ -58,15 +58,15 @@ class Gpu:
         passed_s = now_s - self.changed_s
         if passed_s > 0:
             self.busy_s += self.smact * passed_s
-            self.held_s += passed_s * bool(self.runs)
+            self.used_s += passed_s * bool(self.runs)
             if self.learns:
-                self._tell(passed_s)
+                self._account(passed_s)
             for run in self.runs:
                 if run.gpus[0] == self.index and run.trains_s <= self.changed_s:
                     run.job.left_s -= passed_s * run.rate
         self.changed_s = now_s
 
-    def _tell(self, passed_s: float) -> None:
+    def _account(self, passed_s: float) -> None:
         """Split the activity over the jobs by each one's expected activity, as rad-monitor does (monitor/usage.py)."""
         if len(self.runs) != 1 and (self.smact >= SPARE or any(run.job.load.turns for run in self.runs)):
             return
@@ -132,13 +132,13 @@ class Gpu:
         return min((self._next_s(run) for run in self.runs), default=math.inf)
 
     def _next_s(self, run: Run) -> float:
-        tells = run.gpus[0] == self.index or run.trains_s > self.changed_s
-        return run.next_s(self.changed_s) if tells else math.inf
+        due = run.gpus[0] == self.index or run.trains_s > self.changed_s
+        return run.next_s(self.changed_s) if due else math.inf
 
 
 def _expected(job: Job) -> float:
     known = None if job.booking is None else job.booking.smact
-    return UNTOLD if known is None else known
+    return UNKNOWN if known is None else known
 
 
 def servers(runs: Sequence[Run]) -> int:

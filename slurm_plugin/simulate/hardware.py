@@ -14,15 +14,15 @@ from slurm_plugin.simulate.node import Node
 from slurm_plugin.simulate.progress import Job, Run
 
 
-def surprise(runs: Sequence[Run], room_bytes: int) -> Run | None:
+def overrunning(runs: Sequence[Run], usable_bytes: int) -> Run | None:
     """Return the run that the guard stops (guard/overruns.py): above its booking, and furthest above its estimate.
 
     Args:
         runs: The runs on one GPU.
-        room_bytes: What they may use together.
+        usable_bytes: What they may use together.
     """
     staying = [run for run in runs if run.crashes_s is None]
-    if sum(max(run.booked_bytes, run.job.peak_bytes) for run in staying) <= room_bytes:
+    if sum(max(run.booked_bytes, run.job.peak_bytes) for run in staying) <= usable_bytes:
         return None
     above = [run for run in staying if run.job.peak_bytes > run.booked_bytes + TOLERANCE_BYTES]
     return max(above, key=Run.above_estimate_bytes, default=None)
@@ -85,15 +85,15 @@ class Hardware:
         """Return the time of the next event; None if no job runs."""
         return self._calendar.next_s()
 
-    def place(self, job: Job, seats: tuple[int, ...], now_s: float) -> Placement:
+    def place(self, job: Job, gpu_indices: tuple[int, ...], now_s: float) -> Placement:
         """Return the GPUs that RAD gives a job, booked in the node's ledger; none if it is requeued.
 
         Args:
             job: The job that starts.
-            seats: GPU indices that Slurm assigned.
+            gpu_indices: GPU indices that Slurm assigned.
             now_s: Seconds since the trace began.
         """
-        return self._nodes[seats[0] // self._cluster.per_node].place(job, seats, now_s)
+        return self._nodes[gpu_indices[0] // self._cluster.per_node].place(job, gpu_indices, now_s)
 
     def occupy(self, run: Run, now_s: float) -> None:
         """Start a run on its GPUs, and determine whether it will run out of memory.
@@ -108,15 +108,15 @@ class Hardware:
         for index in run.gpus:
             gpu = self.gpus[index]
             gpu.runs.append(run)
-            room_bytes = self._cluster.memory_bytes - self._cluster.server_bytes * servers(gpu.runs)
+            usable_bytes = self._cluster.memory_bytes - self._cluster.server_bytes * servers(gpu.runs)
             if self._caps and not job.whole and job.peak_bytes > max(run.booked_bytes, run.cap_bytes or 0):
                 run.runs_out(run.peaks_s)
                 continue
-            stopped = surprise(gpu.runs, room_bytes) if self._cluster.managed else None
+            stopped = overrunning(gpu.runs, usable_bytes) if self._cluster.managed else None
             if stopped is not None:
                 stopped.runs_out(run.peaks_s, stopped=True)
                 touched.update(stopped.gpus)
-            elif sum(other.job.peak_bytes for other in gpu.runs) > room_bytes:
+            elif sum(other.job.peak_bytes for other in gpu.runs) > usable_bytes:
                 run.runs_out(run.peaks_s)
         self._settle(tuple(touched))
 
@@ -132,7 +132,7 @@ class Hardware:
             self.gpus[index].runs.remove(run)
         self._settle(run.gpus)
         if self._cluster.managed:
-            self._nodes[run.seats[0] // self._cluster.per_node].release(run.job)
+            self._nodes[run.gpu_indices[0] // self._cluster.per_node].release(run.job)
 
     def over(self, now_s: float) -> Iterator[Run]:
         """Yield the runs that are over; the caller vacates each one before taking the next."""

@@ -61,7 +61,7 @@ LONGEST_SLOWDOWN = 20.0
 """Upper limit, since no job starves forever: the largest measured slowdown was 17."""
 MOST_WAIT = 1000.0
 """Upper end of the search for the delay."""
-ROOM = 1e-4
+TOLERANCE = 1e-4
 """Lost work below this counts as none."""
 MOST_INTENSE = 0.95
 """The largest measured value; the model does not apply beyond it."""
@@ -142,15 +142,15 @@ def _with_turns(loads: Sequence[Load]) -> list[float]:
     found = [1.0] * len(loads)
     for k in wide:
         found[k] = _of_halves(loads[k], sum(busy[j] for j in (*wide, *alike) if j != k), sum(served))
-    held = [loads[k].duty / max(found[k], loads[k].elsewhere) for k in wide]
+    fixed = [loads[k].duty / max(found[k], loads[k].elsewhere) for k in wide]
     level = 1.0
     if (alike and len(loads) > 1) or len(servers) > 1:
-        level = fair_level([*(busy[k] for k in alike), *served, *held], SLICED)
+        level = fair_level([*(busy[k] for k in alike), *served, *fixed], SLICED)
         for k in alike:
             found[k] = max(1.0, busy[k] / level)
     taken = [min(one, level) for one in served]
     for number, members in enumerate(servers.values()):
-        left = (SLICED if len(servers) > 1 else 1.0) - sum(held) - sum(busy[k] / found[k] for k in alike)
+        left = (SLICED if len(servers) > 1 else 1.0) - sum(fixed) - sum(busy[k] / found[k] for k in alike)
         left -= sum(taken[:number]) + sum(taken[number + 1 :])
         left = max(left, 1.0 / LONGEST_SLOWDOWN)
         for k, factor in zip(members, _under_mps([loads[k] for k in members], left), strict=True):
@@ -171,19 +171,19 @@ def _of_halves(load: Load, others: float, served: float) -> float:
     return max(1.0, load.duty * (1.0 + by_turns * others + by_server * served))
 
 
-def fair_level(asked: Sequence[float], room: float) -> float:
-    """Return the most that each may have so that all have `room` together; 1 if there is enough (max-min fairness).
+def fair_level(demands: Sequence[float], capacity: float) -> float:
+    """Return the most that each may have so that all have `capacity` together; 1 if there is enough (max-min fairness).
 
     Args:
-        asked: What each requests, 0 to 1.
-        room: What is available.
+        demands: What each requests, 0 to 1.
+        capacity: What is available.
 
     >>> fair_level([0.2, 1.0, 1.0], 0.9), fair_level([0.2, 0.3], 0.9)
     (0.35, 1.0)
     """
-    left = room
-    for k, one in enumerate(sorted(asked)):
-        level = left / (len(asked) - k)
+    left = capacity
+    for k, one in enumerate(sorted(demands)):
+        level = left / (len(demands) - k)
         if one >= level:
             return level
         left -= one
@@ -198,7 +198,7 @@ def _under_mps(loads: Sequence[Load], left: float = 1.0) -> list[float]:
     work = [b * load.intensity for b, load in zip(busy, loads, strict=True)]
     total = sum(work)
     reached = reach(total, max(work, default=0.0))
-    if total - reached < ROOM:
+    if total - reached < TOLERANCE:
         return alone
     behind = [
         (TYPICAL_KERNEL_S / load.kernel_s) ** SHORTNESS * (total - own)

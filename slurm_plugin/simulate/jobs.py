@@ -11,13 +11,13 @@ from typing import Literal, NamedTuple
 from slurm_plugin.core.booking.confidence import SHARES
 from slurm_plugin.core.booking.decide import decide
 from slurm_plugin.core.config.load import Config, PartitionConfig
-from slurm_plugin.core.records.submission import Booking, Claims, GresItem, JobRequest, MemoryEstimate
+from slurm_plugin.core.records.submission import Booking, GresItem, JobRequest, MemoryEstimate, UserDirectives
 from slurm_plugin.core.units import shards_for
 from slurm_plugin.simulate.cluster import PARTITION
 from slurm_plugin.simulate.interference import Load
 from slurm_plugin.simulate.progress import Job
 from slurm_plugin.simulate.trace_job import TraceJob
-from slurm_plugin.simulate.workloads import Told
+from slurm_plugin.simulate.workloads import EstimateError
 
 Baseline = Literal["rad", "whole", "hand"]
 HAND_ROUNDING = 1.2
@@ -56,7 +56,7 @@ def make_job(
     config: Config,
     *,
     baseline: Baseline,
-    errors: Sequence[Told],
+    errors: Sequence[EstimateError],
     usable_bytes: int,
     start_up_s: float = 0.0,
     compress: float = 1.0,
@@ -117,8 +117,8 @@ def _by_rad(
 ) -> tuple[Booking | None, int]:
     """Return RAD's booking, and the shards of each GPU: more than its memory where compute counts."""
     request = JobRequest(user_id=1000, gres=(GresItem(name="gpu", count=gpus),), partition=PARTITION)
-    claims = Claims(gpus=gpus) if gpus > 1 else Claims()
-    rewrite = decide(request, claims, estimate, config=config, spread=0 if gpus == 1 else gpus)
+    stated = UserDirectives(gpus=gpus) if gpus > 1 else UserDirectives()
+    rewrite = decide(request, stated, estimate, config=config, max_shard_gpus=0 if gpus == 1 else gpus)
     if rewrite.refusal:
         raise Refused(rewrite.refusal)
     booking = rewrite.booking
@@ -157,19 +157,21 @@ def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
     return shards_for(booking.memory_bytes, partition.shard_bytes)
 
 
-def _estimate(trace: TraceJob, known: Known, errors: Sequence[Told], draw: int) -> MemoryEstimate | None:
+def _estimate(
+    trace: TraceJob, known: Known, errors: Sequence[EstimateError], draw: int
+) -> MemoryEstimate | None:
     """Return the simulated estimate; the same program gets the same error each time."""
     if trace.memory_bytes is None or not errors:
         return None
     program = zlib.crc32(trace.workload.encode())
-    told = errors[zlib.crc32(trace.workload.encode(), draw) % len(errors)]
+    error = errors[zlib.crc32(trace.workload.encode(), draw) % len(errors)]
     return MemoryEstimate(
-        estimate_bytes=int(trace.memory_bytes * told.estimate),
-        upper_bytes=int(trace.memory_bytes * told.bound),
+        estimate_bytes=int(trace.memory_bytes * error.estimate),
+        upper_bytes=int(trace.memory_bytes * error.bound),
         confidence=None,
         quantiles=tuple(
             (share, int(trace.memory_bytes * ratio))
-            for share, ratio in zip(SHARES, told.quantiles, strict=True)
+            for share, ratio in zip(SHARES, error.quantiles, strict=True)
         ),
         smact=known.smact,
         smact_seen=known.seen,

@@ -31,7 +31,7 @@ def metrics(result: Result) -> dict[str, Any]:
     completion = [(job.end_s or 0.0) - job.trace.submit_s for job in done]
     slowdown = [job.ran_s / (job.start_up_s + job.trace.duration_s) for job in done]
     span_s = max(result.end_s, 1e-9)
-    held_s = sum(gpu.held_s for gpu in result.gpus)
+    used_s = sum(gpu.used_s for gpu in result.gpus)
     busy_s = sum(gpu.busy_s for gpu in result.gpus)
     return {
         "jobs": len(done),
@@ -52,13 +52,13 @@ def metrics(result: Result) -> dict[str, Any]:
         "hurt": result.hurt,
         "recoveries": result.recoveries,
         "failed": result.failed,
-        "put_backs": result.put_backs,
+        "requeues": result.requeues,
         "over_limit": sum(job.last_run_s > result.limit_factor * job.limit_s for job in done),
         "booked_over_used": (
             round(result.booked_byte_s / result.used_byte_s, 3) if result.used_byte_s else None
         ),
-        "gpu_held_s": round(held_s),
-        "gpu_held_share": round(held_s / span_s / len(result.gpus), 4),
+        "gpu_held_s": round(used_s),
+        "gpu_held_share": round(used_s / span_s / len(result.gpus), 4),
         "energy_j": round(sum(power_w(0.0) * span_s + BUSY_W * gpu.busy_s for gpu in result.gpus)),
         "gpu_smact_mean": round(busy_s / span_s / len(result.gpus), 4),
     }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.placement.choose import choose_gpu
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Demand, Placement, Reservation
+from slurm_plugin.core.records.node import Allocation, Demand, Placement
 from slurm_plugin.core.records.submission import BookingKind
 from slurm_plugin.simulate.cluster import Cluster
 from slurm_plugin.simulate.gpu import Gpu, servers
@@ -21,18 +21,20 @@ class Node:
         """Start with an empty ledger."""
         self._gpus, self._cluster, self._ledger = gpus, cluster, Ledger()
         self._window_s = float(cluster.config.telemetry.window_s)
-        self._room_bytes = {gpu.uuid: cluster.memory_bytes for gpu in gpus}
+        self._usable_bytes = {gpu.uuid: cluster.memory_bytes for gpu in gpus}
 
-    def place(self, job: Job, seats: tuple[int, ...], now_s: float) -> Placement:
+    def place(self, job: Job, gpu_indices: tuple[int, ...], now_s: float) -> Placement:
         """Choose GPUs for a job with the production placement, and book them.
 
         Args:
             job: The job.
-            seats: GPU indices that Slurm assigned.
+            gpu_indices: GPU indices that Slurm assigned.
             now_s: Seconds since the trace began.
         """
         cluster, booking = self._cluster, job.booking
-        rooms = self._gpus if cluster.pin != "slurm" else [gpu for gpu in self._gpus if gpu.index in seats]
+        gpus = (
+            self._gpus if cluster.pin != "slurm" else [gpu for gpu in self._gpus if gpu.index in gpu_indices]
+        )
         kind: BookingKind = "whole" if job.whole else "shared"
         demand = Demand(
             job_id=job.number,
@@ -40,7 +42,7 @@ class Node:
             kind=kind,
             gpus=job.gpus,
             booked_bytes=None if booking is None else booking.memory_bytes,
-            seats=seats,
+            gpu_indices=gpu_indices,
             estimate_bytes=None if booking is None else booking.estimate_bytes,
             cap_bytes=None if booking is None else booking.cap_bytes,
             profile_key=None if booking is None else booking.profile_key,
@@ -49,14 +51,14 @@ class Node:
             server="" if job.whole or job.load.turns else job.load.server,
         )
         placement = choose_gpu(
-            [self._reading(gpu, now_s) for gpu in rooms],
+            [self._reading(gpu, now_s) for gpu in gpus],
             self._ledger,
             demand,
             cluster.settings,
             pin=cluster.pin,
             now_s=now_s,
             window_s=self._window_s,
-            owners={run.job.number: run.job.number for gpu in rooms for run in gpu.runs},
+            owners={run.job.number: run.job.number for gpu in gpus for run in gpu.runs},
         )
         if placement.gpus:
             self._reserve(demand, placement, now_s)
@@ -69,12 +71,12 @@ class Node:
     def _reserve(self, demand: Demand, placement: Placement, now_s: float) -> None:
         booked_bytes = demand.booked_bytes if demand.kind == "shared" else None
         self._ledger = self._ledger.reserve(
-            Reservation(
+            Allocation(
                 job_id=demand.job_id,
                 user_id=demand.user_id,
                 kind=demand.kind,
                 gpus=placement.gpus,
-                seats=demand.seats,
+                gpu_indices=demand.gpu_indices,
                 booked_bytes=booked_bytes or self._cluster.memory_bytes,
                 created_s=now_s,
                 estimate_bytes=demand.estimate_bytes,
@@ -84,7 +86,7 @@ class Node:
                 restart=demand.restart,
                 server=demand.server,
             ),
-            self._room_bytes,
+            self._usable_bytes,
         )
 
     def _reading(self, gpu: Gpu, now_s: float) -> GpuReading:

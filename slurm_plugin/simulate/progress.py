@@ -41,7 +41,7 @@ class Job:
         ran_s: Total time of its runs, without those that crashed.
         last_run_s: Time of the last run.
         crashes: Times that it ran out of GPU memory.
-        put_backs: Times that it was requeued before it ran.
+        requeues: Times that it was requeued before it ran.
         own_s: Time in which its GPU's activity was its alone, as rad-monitor counts it.
         own_activity_s: Integral of its part of that activity.
     """
@@ -66,7 +66,7 @@ class Job:
     ran_s: float = 0.0
     last_run_s: float = 0.0
     crashes: int = 0
-    put_backs: int = 0
+    requeues: int = 0
     own_s: float = 0.0
     own_activity_s: float = 0.0
 
@@ -92,7 +92,7 @@ class Run:
 
     Attributes:
         job: The job.
-        seats: GPU indices that Slurm assigned.
+        gpu_indices: GPU indices that Slurm assigned.
         gpus: Physical GPUs it runs on.
         start_s: When it started.
         trains_s: When it reaches its first step.
@@ -104,7 +104,7 @@ class Run:
     """
 
     job: Job
-    seats: tuple[int, ...]
+    gpu_indices: tuple[int, ...]
     gpus: tuple[int, ...]
     start_s: float
     trains_s: float
@@ -126,8 +126,8 @@ class Run:
 
     def above_estimate_bytes(self) -> int:
         """Return how far its usage is above its estimate."""
-        told = None if self.job.booking is None else self.job.booking.estimate_bytes
-        return self.job.peak_bytes - min(told or self.booked_bytes, self.booked_bytes)
+        estimate_bytes = None if self.job.booking is None else self.job.booking.estimate_bytes
+        return self.job.peak_bytes - min(estimate_bytes or self.booked_bytes, self.booked_bytes)
 
     @property
     def peaks_s(self) -> float:

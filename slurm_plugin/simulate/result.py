@@ -24,7 +24,7 @@ class Result:
         hurt: Times that a job ended this way although it used no more than it booked.
         recoveries: Times that a job was rerun.
         failed: Jobs that were not rerun.
-        put_backs: Times that a job was requeued.
+        requeues: Times that a job was requeued.
         booked_byte_s: Integral of the bookings of shared jobs.
         used_byte_s: Integral of their actual usage.
     """
@@ -38,7 +38,7 @@ class Result:
     hurt: int = 0
     recoveries: int = 0
     failed: int = 0
-    put_backs: int = 0
+    requeues: int = 0
     booked_byte_s: float = 0.0
     used_byte_s: float = 0.0
 

@@ -25,7 +25,7 @@ SACCT_FIELDS = (
 _GPUS = re.compile(r"gres/gpu(?::[^=,]+)?=(\d+)")
 _SHARDS = re.compile(r"gres/shard(?::[^=,]+)?=[1-9]")
 # Written by RAD's Epilog if AccountingStoreFlags keep comments.
-_TOLD_PEAK = re.compile(r"\brad: .*\bpeak_mib=([0-9]{1,9})\b")
+_NOTED_PEAK = re.compile(r"\brad: .*\bpeak_mib=([0-9]{1,9})\b")
 _GPU_MEMORY = re.compile(r"gres/gpumem=([\d.]+[KMGT]?)")
 
 
@@ -111,7 +111,7 @@ def peak_bytes(row: Mapping[str, str]) -> int:
     memory = _GPU_MEMORY.search(row.get("TRESUsageInMax") or "")
     if memory is not None:
         found.append(parse_size(memory.group(1), default_suffix=""))
-    told = _TOLD_PEAK.search(row.get("AdminComment") or "")
-    if told is not None:
-        found.append(from_mib(int(told.group(1))))
+    noted = _NOTED_PEAK.search(row.get("AdminComment") or "")
+    if noted is not None:
+        found.append(from_mib(int(noted.group(1))))
     return max(found)

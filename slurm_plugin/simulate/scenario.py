@@ -17,9 +17,9 @@ from slurm_plugin.simulate.jobs import NOTHING, Known, Refused, make_job
 from slurm_plugin.simulate.progress import Job
 from slurm_plugin.simulate.question import Question
 from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.trace_job import TraceJob, compressed, told
+from slurm_plugin.simulate.trace_job import TraceJob, as_words, compressed
 from slurm_plugin.simulate.users import server_of, user_ids, with_users
-from slurm_plugin.simulate.workloads import EXACT, Told, estimate_errors, load_of, measured
+from slurm_plugin.simulate.workloads import EXACT, EstimateError, estimate_errors, load_of, measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
         job.user_id = user_id
         jobs.append(job)
     if not jobs:
-        raise ConfigError(f"{question.trace}: no job fits this cluster: {told(left_out)}")
+        raise ConfigError(f"{question.trace}: no job fits this cluster: {as_words(left_out)}")
     unknown = sum(job.trace.workload not in known for job in jobs)
     return Scenario(cluster=cluster, jobs=jobs, unknown=unknown, left_out=left_out)
 
@@ -112,7 +112,7 @@ def _job(
     cluster: Cluster,
     row: TraceJob,
     load: Load,
-    errors: Sequence[Told],
+    errors: Sequence[EstimateError],
     known: Known,
 ) -> Job:
     if question.assumed_mib is not None and row.gpus == 1 and row.memory_bytes is None:

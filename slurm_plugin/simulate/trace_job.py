@@ -73,10 +73,10 @@ class Unfit(Exception):
     """A row that is not a job for this simulation; the text says why."""
 
 
-def told(left_out: Mapping[str, int]) -> str:
+def as_words(left_out: Mapping[str, int]) -> str:
     """Return as text how many rows are not simulated, and why.
 
-    >>> told({"without GPUs": 2, "larger than a GPU": 1})
+    >>> as_words({"without GPUs": 2, "larger than a GPU": 1})
     '1 larger than a GPU, 2 without GPUs'
     """
     return ", ".join(f"{count} {why}" for why, count in sorted(left_out.items()))

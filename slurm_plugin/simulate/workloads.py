@@ -94,7 +94,7 @@ def measured() -> Mapping[str, Workload]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class EstimateError:
     """Estimates of one program relative to its real peak.
 
     Attributes:
@@ -108,13 +108,13 @@ class Told:
     quantiles: tuple[float, ...]
 
 
-EXACT = Told(estimate=1.0, bound=1.0, quantiles=(1.0,) * len(SHARES))
+EXACT = EstimateError(estimate=1.0, bound=1.0, quantiles=(1.0,) * len(SHARES))
 
 
-def estimate_errors() -> tuple[Told, ...]:
+def estimate_errors() -> tuple[EstimateError, ...]:
     """Return RAD's relative estimates for each held-out run (`bench/estimator/estimate_errors.py`)."""
     return tuple(
-        Told(
+        EstimateError(
             estimate=float(row["estimate"]),
             bound=float(row["bound"]),
             quantiles=tuple(float(row[str(share)]) for share in SHARES),

@@ -135,7 +135,7 @@ class SlurmCommands:
     def requeue(self, job_id: int) -> None:
         """Requeue a batch job; already pending is success."""
         try:
-            self.ask("scontrol", "requeue", self._told(job_id, requeued_name(self._names(job_id))))
+            self.ask("scontrol", "requeue", self._confirmed(job_id, requeued_name(self._names(job_id))))
         except SlurmError as exc:
             if _ALREADY_PENDING not in str(exc):
                 raise
@@ -172,7 +172,7 @@ class SlurmCommands:
         Raises:
             SlurmError: Slurm does not know the job, does not answer, or finds more than this job by that name.
         """
-        return self._told(job_id, exact_name(self._names(job_id)))
+        return self._confirmed(job_id, exact_name(self._names(job_id)))
 
     def _one(self, job_id: int, columns: Columns, make: Callable[[Row], T]) -> T | None:
         """Return a job's converted record; None if Slurm no longer knows it."""
@@ -220,7 +220,7 @@ class SlurmCommands:
             self._named = (job_id, row)
         return row
 
-    def _told(self, job_id: int, name: str) -> str:
+    def _confirmed(self, job_id: int, name: str) -> str:
         """Return a name for scontrol, after checking that it finds this job and nothing of another user.
 
         Raises:

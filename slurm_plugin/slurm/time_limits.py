@@ -94,7 +94,7 @@ class TimeLimits:
         found = {job_id: limits.get(str(job_id)) for job_id in job_ids}
         return {job_id: limit_s for job_id, limit_s in found.items() if limit_s is not None}
 
-    def room_s(self, end: JobEnd, *, node: str, now_s: float) -> float:
+    def margin_s(self, end: JobEnd, *, node: str, now_s: float) -> float:
         """Return by how much a job's end may move.
 
         Args:
@@ -145,9 +145,9 @@ class TimeLimits:
             return float("inf")
         partition = _QOS.search(self._slurm.ask("scontrol", "-o", "show", "partition", end.partition))
         qos = {end.qos, partition[1] if partition else "N/A"} - {"", "N/A"}
-        whose = (f"users={end.user}", f"accounts={end.account}", f"qos={','.join(sorted(qos))}")
+        filters = (f"users={end.user}", f"accounts={end.account}", f"qos={','.join(sorted(qos))}")
         return parse_wall_s(
-            self._slurm.ask("scontrol", "show", "assoc_mgr", *whose, "flags=assoc,qos"), user=end.user
+            self._slurm.ask("scontrol", "show", "assoc_mgr", *filters, "flags=assoc,qos"), user=end.user
         )
 
     def _reserved_from(self, node: str) -> list[float]:

@@ -167,7 +167,7 @@ SPREADING = "MULTIPLE_SHARING_GRES_PJ"
 """Value of SelectTypeParameters (slurm.conf(5)). Shards requested by node may be split then, those of a task never."""
 
 
-def shards_spread(version: Version, select_parameters: str, node_gres: Sequence[str]) -> int:
+def max_shard_gpus_of(version: Version, select_parameters: str, node_gres: Sequence[str]) -> int:
     """Return on how many GPUs of one node the shards of one job may lie; 0 where Slurm keeps them on one GPU.
 
     Args:
@@ -175,9 +175,9 @@ def shards_spread(version: Version, select_parameters: str, node_gres: Sequence[
         select_parameters: SelectTypeParameters of slurm.conf.
         node_gres: `Gres=` of its nodes. The smallest of those with shards gives the number of GPUs that any node has.
 
-    >>> shards_spread((24, 11, 5), "CR_Core,MULTIPLE_SHARING_GRES_PJ", ["gpu:a100:4,shard:160", "gpu:8,shard:64"])
+    >>> max_shard_gpus_of((24, 11, 5), "CR_Core,MULTIPLE_SHARING_GRES_PJ", ["gpu:a100:4,shard:160", "gpu:8,shard:64"])
     4
-    >>> shards_spread((24, 11, 5), "CR_Core", ["gpu:2,shard:78"]), shards_spread((22, 5, 8), SPREADING, [])
+    >>> max_shard_gpus_of((24, 11, 5), "CR_Core", ["gpu:2,shard:78"]), max_shard_gpus_of((22, 5, 8), SPREADING, [])
     (0, 0)
     """
     words = {word.strip().upper() for word in select_parameters.split(",")}

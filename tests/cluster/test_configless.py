@@ -98,7 +98,7 @@ def test_users_are_told_where_the_model_is_not_read_and_share_where_it_is(jobs: 
     assert re.search(r"RAD: estimated [\d.]+ GiB; booked 3.0 GiB", said)
     jobs.wait(job, "RUNNING")
     jobs.cluster.wait("it trains", lambda: "training on 1 GPU(s)" in jobs.output(job), 20)
-    (held,) = jobs.cluster.reservations("n0")
+    (held,) = jobs.cluster.allocations("n0")
     assert (held["job_id"], held["kind"]) == (job, "shared")
     facts = json.loads((jobs.cluster.place.run / "n0" / "node.json").read_text())
     assert job in living_jobs(slurm_conf=facts["slurm_conf"])

@@ -21,7 +21,7 @@ from lab.place import ClusterSpec, NodeSpec, Place
 from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
-from slurm_plugin.monitor.gpus.simulated_gpus import Card
+from slurm_plugin.monitor.gpus.simulated_gpus import GpuSpec
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.slurm.queries.printed import parse_version
 from slurm_plugin.slurm.versions import traits
@@ -40,7 +40,7 @@ for path in sorted(pathlib.Path(sys.argv[1]).iterdir()):
         answers.append("opened")
     except OSError as error:
         answers.append(errno.errorcode[error.errno])
-print("seats", os.environ.get("SLURM_JOB_GPUS", "none"))
+print("gpu_indices", os.environ.get("SLURM_JOB_GPUS", "none"))
 print("gpus", os.environ.get("RAD_GPUS", "none"))
 print("visible", os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
 print("answers", *answers)
@@ -95,8 +95,8 @@ def node_of(cluster: Cluster) -> str:
     return next(path.name for path in (cluster.place.root / "gpus").iterdir())
 
 
-def cards_of(cluster: Cluster) -> tuple[Card, ...]:
-    return SimulatedGpus(cluster.place.gpus(node_of(cluster))).cards()
+def make_gpus(cluster: Cluster) -> tuple[GpuSpec, ...]:
+    return SimulatedGpus(cluster.place.gpus(node_of(cluster))).gpus()
 
 
 def look(jobs: Jobs, *argv: str, seconds: float = 0) -> int:
@@ -120,12 +120,12 @@ def seen(jobs: Jobs, job: int, *, timeout_s: float = 60.0) -> dict[str, list[str
     return lines
 
 
-def expected(cluster: Cluster, seats: list[str]) -> dict[str, list[str]]:
-    cards = cards_of(cluster)
-    answers = ["ENXIO" if str(card.index) in seats else "EPERM" for card in cards]
-    gpus = [cards[int(seat)].uuid for seat in seats]
-    visible = [str(number) for number in range(len(seats))]  # Slurm counts what the job can reach
-    return {"seats": seats, "gpus": gpus, "visible": visible, "answers": answers}
+def expected(cluster: Cluster, gpu_indices: list[str]) -> dict[str, list[str]]:
+    cards = make_gpus(cluster)
+    answers = ["ENXIO" if str(card.index) in gpu_indices else "EPERM" for card in cards]
+    gpus = [cards[int(gpu_index)].uuid for gpu_index in gpu_indices]
+    visible = [str(number) for number in range(len(gpu_indices))]  # Slurm counts what the job can reach
+    return {"gpu_indices": gpu_indices, "gpus": gpus, "visible": visible, "answers": answers}
 
 
 def watch(jobs: Jobs, ids: list[int], *, timeout_s: float) -> Watcher:
@@ -147,19 +147,19 @@ def test_a_job_is_on_the_gpu_of_its_seat_and_can_open_no_other(confined_jobs: Jo
     ids = [look(confined_jobs, *argv, seconds=3) for argv in (alone, SHARED, alone)]
     places = [seen(confined_jobs, job) for job in ids]
     for place in places:
-        assert place == expected(confined_jobs.cluster, place["seats"])
-    assert len({place["seats"][0] for place in places}) == len(ids)
+        assert place == expected(confined_jobs.cluster, place["gpu_indices"])
+    assert len({place["gpu_indices"][0] for place in places}) == len(ids)
 
 
 def test_a_job_with_two_gpus_reaches_these_two(confined_jobs: Jobs) -> None:
     place = seen(confined_jobs, look(confined_jobs, "--gres=gpu:2"))
-    assert len(place["seats"]) == 2
-    assert place == expected(confined_jobs.cluster, place["seats"])
+    assert len(place["gpu_indices"]) == 2
+    assert place == expected(confined_jobs.cluster, place["gpu_indices"])
 
 
 def test_a_job_without_gpus_reaches_none(confined_jobs: Jobs) -> None:
     place = seen(confined_jobs, look(confined_jobs))
-    assert place["answers"] == ["EPERM"] * len(cards_of(confined_jobs.cluster))
+    assert place["answers"] == ["EPERM"] * len(make_gpus(confined_jobs.cluster))
 
 
 @pytest.mark.parametrize(
@@ -189,32 +189,32 @@ def test_a_step_with_one_gpu_of_two_is_told_slurms_own_index(confined_jobs: Jobs
 
 def test_where_slurms_gpu_is_full_the_job_waits_for_it(confined_jobs: Jobs) -> None:
     cluster = confined_jobs.cluster
-    seat = seen(confined_jobs, look(confined_jobs, *SHARED))["seats"][0]
+    gpu_index = seen(confined_jobs, look(confined_jobs, *SHARED))["gpu_indices"][0]
     with_stranger = SimulatedGpus(cluster.place.gpus(node_of(cluster)))
-    with_stranger.hold(cards_of(cluster)[int(seat)].uuid, 35 * GIB, smact=0.5)
+    with_stranger.hold(make_gpus(cluster)[int(gpu_index)].uuid, 35 * GIB, smact=0.5)
     try:
-        cluster.wait("the monitor sees it", lambda: seen_full(cluster, int(seat)), 20)
+        cluster.wait("the monitor sees it", lambda: seen_full(cluster, int(gpu_index)), 20)
         job = look(confined_jobs, *SHARED)
         cluster.wait("it is put back", lambda: confined_jobs.restarts(job) == 1, 30)
         assert confined_jobs.output(job) == ""
     finally:
         with_stranger.release()
     place = seen(confined_jobs, job, timeout_s=90)
-    assert place == expected(cluster, place["seats"])
+    assert place == expected(cluster, place["gpu_indices"])
 
 
 def test_where_nothing_is_confined_the_job_is_placed_elsewhere(jobs: Jobs) -> None:
     """The other half of `pin = auto`: the same process on Slurm's seat, and the job starts at once on another GPU."""
     cluster = jobs.cluster
-    seat = seen(jobs, look(jobs, *SHARED))["seats"][0]
+    gpu_index = seen(jobs, look(jobs, *SHARED))["gpu_indices"][0]
     with_stranger = SimulatedGpus(cluster.place.gpus(node_of(cluster)))
-    with_stranger.hold(cards_of(cluster)[int(seat)].uuid, 35 * GIB, smact=0.5)
+    with_stranger.hold(make_gpus(cluster)[int(gpu_index)].uuid, 35 * GIB, smact=0.5)
     try:
-        cluster.wait("the monitor sees it", lambda: seen_full(cluster, int(seat)), 20)
+        cluster.wait("the monitor sees it", lambda: seen_full(cluster, int(gpu_index)), 20)
         job = look(jobs, *SHARED)
         place = seen(jobs, job)
-        assert place["seats"] == [seat]
-        assert place["gpus"] != expected(cluster, [seat])["gpus"]
+        assert place["gpu_indices"] == [gpu_index]
+        assert place["gpus"] != expected(cluster, [gpu_index])["gpus"]
         assert jobs.fields(job)["Restarts"] == "0"
     finally:
         with_stranger.release()

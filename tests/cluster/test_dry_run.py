@@ -65,10 +65,10 @@ def test_sbatch_says_what_the_dry_run_said(jobs: Jobs) -> None:
         path = jobs.folder / f"job{number}.sh"
         path.write_text(script)
         status, told = dry_run(jobs, path.name, f"--options={' '.join(typed)}")
-        verdict = told["sbatch"]
+        diagnosis = told["sbatch"]
         job = jobs.submit(*typed, "--hold", path.name)
         said = said_by_slurm(job.messages)
-        refused = verdict["refusal"] is not None and verdict["refusal"] in said
+        refused = diagnosis["refusal"] is not None and diagnosis["refusal"] in said
         if job.job_id is None and not refused:  # Slurm's own word, which only Slurm can say
             status, told = dry_run(jobs, path.name, f"--options={' '.join(typed)}", "--ask")
             own = [line for line in told["sbatch"]["slurm"] if "RAD: " not in line]
@@ -78,12 +78,12 @@ def test_sbatch_says_what_the_dry_run_said(jobs: Jobs) -> None:
                 told,
             )
             continue
-        expected = [*verdict["says"], *([verdict["refusal"]] if verdict["refusal"] else [])]
+        expected = [*diagnosis["says"], *([diagnosis["refusal"]] if diagnosis["refusal"] else [])]
         asked = gres_of(jobs.fields(job.job_id)) if job.job_id is not None else ""
         taken = status != Exit.FINDINGS
         same = said == expected and taken == (job.job_id is not None)
-        if not same or (taken and normal(asked) != normal(verdict["gres"])):
-            wrong.append(f"{script}{typed}: expected {expected} {verdict['gres']} and status {status},")
+        if not same or (taken and normal(asked) != normal(diagnosis["gres"])):
+            wrong.append(f"{script}{typed}: expected {expected} {diagnosis['gres']} and status {status},")
             wrong.append(f"got {asked}: {job.messages}")
     assert not wrong, "\n".join(wrong)
 
@@ -92,12 +92,12 @@ def test_slurm_itself_can_be_asked_and_nothing_is_submitted(jobs: Jobs) -> None:
     before = set(jobs.all_fields())
     (jobs.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=1\n#RAD memory=5G\ntrue\n")
     status, told = dry_run(jobs, "job.sh", "--ask")
-    verdict = told["sbatch"]
-    assert status == 0 and verdict["starts"], verdict
-    assert said_by_slurm("\n".join(verdict["slurm"])) == verdict["says"]
+    diagnosis = told["sbatch"]
+    assert status == 0 and diagnosis["starts"], diagnosis
+    assert said_by_slurm("\n".join(diagnosis["slurm"])) == diagnosis["says"]
     status, told = dry_run(jobs, "job.sh", "--ask", "--options=-p nowhere")
-    verdict = told["sbatch"]
-    assert status == 1 and verdict["starts"] is None and "partition" in str(verdict["slurm"]), verdict
+    diagnosis = told["sbatch"]
+    assert status == 1 and diagnosis["starts"] is None and "partition" in str(diagnosis["slurm"]), diagnosis
     status, told = dry_run(jobs, "models/resnet18_torchinfo.txt", "--batch-size=64", "--cards", "--ask")
     (row,) = told["cards"]
     assert (status, row["partition"]) == (0, "gpu") and row["asks"].startswith("shard:") and row["starts"], (

@@ -17,7 +17,7 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.comments.admin_comment import Note, format_note, read_signed, signed_note
-from slurm_plugin.core.comments.signed_comment import with_stamp
+from slurm_plugin.core.comments.signed_comment import with_signed_booking
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.slurm.commands import SlurmCommands
@@ -332,7 +332,9 @@ def test_a_user_s_own_words_keep_every_byte_when_root_adds_a_stamp(jobs: Jobs, s
     job = held(jobs.cluster, b"--comment=" + words, b"--job-name=" + words) or 0
     view = slurm.job(job)
     assert view is not None
-    slurm.update(job, JobChange(comment=with_stamp(view.comment, "rad2:shared:gpus=1:0123456789abcdef")))
+    slurm.update(
+        job, JobChange(comment=with_signed_booking(view.comment, "rad2:shared:gpus=1:0123456789abcdef"))
+    )
     found = slurm.job(job)
     assert found is not None
     kept = found.comment.encode(errors="surrogateescape").partition(b" rad2:")[0]

@@ -88,7 +88,7 @@ def started(jobs: Jobs, job: int) -> str:
 
 def assert_holds_what_it_was_given(jobs: Jobs, job: int, given: str) -> None:
     def held_rows() -> list[dict[str, Any]]:
-        return [row for row in jobs.cluster.reservations("n0") if row["job_id"] == job]
+        return [row for row in jobs.cluster.allocations("n0") if row["job_id"] == job]
 
     items = parse_gres(given)
     shards = count_of(items, "shard")

@@ -25,7 +25,7 @@ GROWS = "1G,1.2G,1.5G,1.8G,2.2G,2.7G,3.3G,4G,38G"
 @pytest.fixture(autouse=True)
 def _a_fresh_day(cluster: Cluster) -> Iterator[None]:
     """Let no loan of another test count against this one's user."""
-    (cluster.place.root / "state" / "loans.json").unlink(missing_ok=True)
+    (cluster.place.root / "state" / "boosts.json").unlink(missing_ok=True)
     cluster.restart_radd()
     yield
 
@@ -86,11 +86,11 @@ def test_an_estimate_of_ours_that_failed_is_lent_priority_until_the_rerun_starts
     assert min(view.nice for view in waiting) < 0, "nothing was lent"
     assert first <= TOP
 
-    def put_back() -> bool:
+    def requeue() -> bool:
         view = control.job(job)
         return view is not None and view.nice == 0 and view.state == "RUNNING"
 
-    cluster.wait("priority is put back while the rerun runs", put_back, 10)
+    cluster.wait("priority is put back while the rerun runs", requeue, 10)
     cluster.slurm("scontrol", "requeue", str(job), user="nobody")
     again = seen(jobs, job, "PENDING")[-1]
     assert (again.nice, again.restarts) == (0, 2)
@@ -98,7 +98,7 @@ def test_an_estimate_of_ours_that_failed_is_lent_priority_until_the_rerun_starts
 
 
 def test_a_rerun_that_its_user_requeues_before_radd_looks_keeps_nothing(jobs: Jobs, cluster: Cluster) -> None:
-    """He holds it as well; that radd does not release it is tests/unit/slurm_plugin/radd/test_lending.py's."""
+    """He holds it as well; that radd does not release it is tests/unit/slurm_plugin/radd/test_priority_boosts.py's."""
     job = underestimated(jobs)
     views = seen(jobs, job, "RUNNING")
     assert min(view.nice for view in views) < 0

@@ -114,8 +114,8 @@ def test_more_time_stays_within_what_a_qos_and_an_account_allow(jobs: Jobs, own:
     assert end is not None and (end.qos, end.account, end.user) == ("normal", "lab", USER)
     modify = ("sacctmgr", "-i", "modify")
 
-    def room_is(room_s: float) -> None:
-        own.wait(f"room is {room_s}", lambda: limits.room_s(end, node="n0", now_s=now_s) == room_s, 20)
+    def room_is(margin_s: float) -> None:
+        own.wait(f"room is {margin_s}", lambda: limits.margin_s(end, node="n0", now_s=now_s) == margin_s, 20)
 
     room_is(float("inf"))
     try:

@@ -66,14 +66,14 @@ def test_a_partitions_limit_and_a_reservation_hold(shared: Jobs) -> None:
     assert end is not None and (end.limit_s, end.partition) == (600.0, "gpu")
     assert 500.0 < end.end_s - now_s <= 600.0
     assert limits.of(999_999) is None, "a job that Slurm forgot keeps no other from its time"
-    assert limits.room_s(end, node="n0", now_s=now_s) == float("inf")
+    assert limits.margin_s(end, node="n0", now_s=now_s) == float("inf")
     window = ("StartTime=now+30minutes", "Duration=60", "Users=root", "Nodes=n0", "Flags=MAINT")
     shared.cluster.slurm("scontrol", "create", "reservation", "ReservationName=service", *window)
     try:
-        assert 1100.0 < limits.room_s(end, node="n0", now_s=now_s) < 1400.0
-        assert limits.room_s(end, node="n1", now_s=now_s) == float("inf")
+        assert 1100.0 < limits.margin_s(end, node="n0", now_s=now_s) < 1400.0
+        assert limits.margin_s(end, node="n1", now_s=now_s) == float("inf")
         shared.cluster.slurm("scontrol", "update", "PartitionName=gpu", "MaxTime=15")
-        assert limits.room_s(end, node="n0", now_s=now_s) == 300.0
+        assert limits.margin_s(end, node="n0", now_s=now_s) == 300.0
     finally:
         shared.cluster.slurm("scontrol", "update", "PartitionName=gpu", "MaxTime=UNLIMITED")
         shared.cluster.slurm("scontrol", "delete", "ReservationName=service")

@@ -55,7 +55,7 @@ def test_more_jobs_than_gpus_share_and_never_overfill(jobs: Jobs) -> None:
 
 def test_strangers_on_a_gpu_are_seen_and_avoided(jobs: Jobs) -> None:
     gpus = SimulatedGpus(jobs.cluster.place.gpus("n0"))
-    for card in gpus.cards():
+    for card in gpus.gpus():
         gpus.hold(card.uuid, 35 * GIB, smact=0.5)  # this process is in no job
         try:
             jobs.cluster.wait("the monitor sees it", lambda uuid=card.uuid: seen_busy(jobs.cluster, uuid), 20)
@@ -115,12 +115,12 @@ def test_two_hundred_jobs_at_once_end_well_and_leave_nothing_reserved(jobs: Jobs
         "true",
     )
 
-    usable = {card.uuid: card.usable_bytes for card in SimulatedGpus(cluster.place.gpus("n0")).cards()}
+    usable = {card.uuid: card.usable_bytes for card in SimulatedGpus(cluster.place.gpus("n0")).gpus()}
     most_at_once = 0
 
     def over() -> bool:
         nonlocal most_at_once
-        held = cluster.reservations("n0")
+        held = cluster.allocations("n0")
         most_at_once = max(most_at_once, len(held))
         assert len({row["job_id"] for row in held}) == len(held)
         for uuid, usable_bytes in usable.items():
@@ -131,7 +131,7 @@ def test_two_hundred_jobs_at_once_end_well_and_leave_nothing_reserved(jobs: Jobs
     cluster.wait("200 tasks complete", over, 400)
     assert most_at_once > len(usable), "the tasks never shared: this test saw nothing"
     cluster.wait("node idle", lambda: node_state(cluster) == "idle", 30)
-    cluster.wait("nothing stays reserved", lambda: not cluster.reservations("n0"), 90)
+    cluster.wait("nothing stays reserved", lambda: not cluster.allocations("n0"), 90)
 
 
 def test_the_node_is_never_drained(cluster: Cluster, jobs: Jobs) -> None:

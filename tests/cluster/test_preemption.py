@@ -58,7 +58,7 @@ def test_preempted_jobs_are_left_to_slurm(jobs: Jobs) -> None:
     jobs.wait(first, "RUNNING", timeout_s=60)
     jobs.cluster.wait(
         "only the first holds memory",
-        lambda: [held["job_id"] for held in jobs.cluster.reservations("n0")] == [first],
+        lambda: [held["job_id"] for held in jobs.cluster.allocations("n0")] == [first],
         20,
     )
     waits, ended = jobs.fields(ids["requeued"]), jobs.fields(ids["cancelled"])

@@ -86,7 +86,7 @@ def test_who_does_not_want_a_rerun_gets_none(jobs: Jobs, options: list[str], rad
 def test_other_ends_are_left_as_they_are(jobs: Jobs, wrap: str) -> None:
     job = booked(jobs, wrap=wrap)
     ended = jobs.wait(job)
-    jobs.cluster.wait("the epilog is over", lambda: not jobs.cluster.reservations("n0"), 20)
+    jobs.cluster.wait("the epilog is over", lambda: not jobs.cluster.allocations("n0"), 20)
     assert (jobs.state(job), jobs.fields(job)["Restarts"]) == (ended["JobState"], "0")
 
 
@@ -102,7 +102,7 @@ def test_a_job_that_its_owner_ends_or_holds_is_left_to_him(jobs: Jobs, cluster: 
     cluster.slurm("scancel", str(gone), user="nobody")
     jobs.wait(ended, "FAILED")
     jobs.wait(gone, "CANCELLED")
-    cluster.wait("their Epilogs are over", lambda: not cluster.reservations("n0"), 20)
+    cluster.wait("their Epilogs are over", lambda: not cluster.allocations("n0"), 20)
     waits = jobs.wait(held, "PENDING")
     assert (waits["Priority"], waits["TresPerNode"].rpartition(":")[2]) == ("0", "4")
     assert [jobs.fields(job)["Restarts"] for job in (ended, held, gone)] == ["0", "1", "0"]

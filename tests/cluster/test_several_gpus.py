@@ -76,7 +76,7 @@ def test_jobs_of_two_gpus_share_both_with_each_other_and_with_smaller_jobs(jobs:
         )
         assert job == late or jobs.restarts(job) == 0, "nobody is put back"
     assert watcher.fullest_share <= 1.0
-    assert jobs.cluster.reservations("n0") == []
+    assert jobs.cluster.allocations("n0") == []
 
 
 def test_steps_have_the_tasks_and_gpus_that_the_user_asked_for(jobs: Jobs) -> None:

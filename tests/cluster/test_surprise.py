@@ -11,9 +11,9 @@ import pytest
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
-from slurm_plugin.core.ledger.codec import reservation_from
+from slurm_plugin.core.ledger.codec import allocation_from
 from slurm_plugin.core.ledger.pooled_reserve import pooled_bytes, share_of
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import MIB, from_mib, to_mib_down
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from tests.cluster.conftest import started
@@ -46,9 +46,9 @@ def grower(jobs: Jobs, name: str, rad: str, mib: int | None = None, *, user: str
     return submit(jobs, rad, f"python3 {HERE / 'grower.py'} {jobs.folder} {name} {size}", user=user)
 
 
-def held_by(cluster: Cluster, job: int) -> Reservation:
-    def rows() -> list[Reservation]:
-        found = [reservation_from(row) for row in cluster.reservations("n0")]
+def held_by(cluster: Cluster, job: int) -> Allocation:
+    def rows() -> list[Allocation]:
+        found = [allocation_from(row) for row in cluster.allocations("n0")]
         return [held for held in found if held.job_id == job]
 
     cluster.wait(f"job {job} is placed", lambda: bool(rows()), 40)
@@ -71,7 +71,7 @@ def test_the_furthest_above_its_estimate_goes_and_its_neighbours_feel_nothing(
     for held in (first, second):
         assert held.estimate_bytes is not None
         assert held.estimate_bytes <= held.booked_bytes < held.limit_bytes <= 2 * held.booked_bytes
-    (card,) = [card for card in SimulatedGpus(cluster.place.gpus("n0")).cards() if card.uuid == first.gpus[0]]
+    (card,) = [card for card in SimulatedGpus(cluster.place.gpus("n0")).gpus() if card.uuid == first.gpus[0]]
     left_bytes = card.usable_bytes - pooled_bytes([share_of(first), share_of(second)])
     third_mib = to_mib_down(left_bytes) // SHARD_MIB * SHARD_MIB
     third = grower(jobs, "third", f"memory={third_mib}M", third_mib, user="games")

@@ -57,7 +57,7 @@ def test_recovery_off_leaves_failures(jobs: Jobs, settings: Cluster) -> None:
     settings.set_rad("recovery", "false")
     done, output = run(jobs, GROWS)
     assert "torch.OutOfMemoryError" in output
-    settings.wait("the epilog is over", lambda: not settings.reservations("n0"), 20)
+    settings.wait("the epilog is over", lambda: not settings.allocations("n0"), 20)
     assert (done["JobState"], done["Restarts"]) == ("FAILED", "0")
 
 

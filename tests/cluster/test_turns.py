@@ -9,7 +9,7 @@ import pytest
 from cluster_jobs import submit
 
 from lab.cluster import Cluster
-from lab.config import cards_of
+from lab.config import make_gpus
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.units import GIB
@@ -77,7 +77,7 @@ def test_who_is_put_back_keeps_his_turn_and_gains_none(jobs: Jobs, ordered: Clus
     assert order(standing(first)) < order(standing(later))
 
     stranger = SimulatedGpus(ordered.place.gpus("n0"))
-    stranger.hold(cards_of(NODE)[0].uuid, 12 * GIB, smact=0.1)
+    stranger.hold(make_gpus(NODE)[0].uuid, 12 * GIB, smact=0.1)
     try:
         ordered.clock.sleep(3)
         (jobs.folder / "go").touch()

@@ -40,7 +40,7 @@ def test_each_component_of_a_heterogeneous_job_has_what_slurm_gave_it(wide_jobs:
     assert job.job_id is not None, job.messages
     cluster = wide_jobs.cluster
     cluster.wait("both have said", lambda: wide_jobs.output(job.job_id or 0).count("found") == 2, 60)
-    held = {row["job_id"]: row for node in ("n0", "n1") for row in cluster.reservations(node)}
+    held = {row["job_id"]: row for node in ("n0", "n1") for row in cluster.allocations(node)}
     first, second = held[job.job_id], held[job.job_id + 1]
     assert (first["kind"], second["kind"], second["booked_bytes"]) == ("whole", "shared", 2 * GIB)
     said = {line for line in wide_jobs.output(job.job_id).splitlines() if line.startswith("found")}

@@ -38,7 +38,7 @@ def train(jobs: Jobs, seconds: float, *argv: str) -> int:
 
 def gpu_of(own: Cluster, job_id: int) -> str:
     def found() -> dict[int, str]:
-        return {held["job_id"]: held["gpus"][0] for held in own.reservations("n0")}
+        return {held["job_id"]: held["gpus"][0] for held in own.allocations("n0")}
 
     own.wait(f"job {job_id} is placed", lambda: job_id in found(), 30)
     return found()[job_id]
@@ -64,7 +64,7 @@ def test_whom_neither_mps_nor_the_guard_holds_shares_with_nobody_new(jobs: Jobs,
         jobs.wait(job, "RUNNING")  # three on two GPUs: the guard holds them all
         assert jobs.restarts(job) == 0
     own.slurm("scancel", *map(str, beside))
-    own.wait("they are gone", lambda: len(own.reservations("n0")) == 1, 30)
+    own.wait("they are gone", lambda: len(own.allocations("n0")) == 1, 30)
     without_monitor(own)
     try:
         other = train(jobs, 600)

@@ -110,21 +110,21 @@ def test_an_unnamed_partitions_job_is_noted_and_jobs_of_ours_keep_clear_of_it(
     assert plain.job_id is not None
     jobs.wait(plain.job_id, "RUNNING")
     settings.wait(
-        "it is noted", lambda: any(row["job_id"] == plain.job_id for row in settings.reservations("n0")), 10
+        "it is noted", lambda: any(row["job_id"] == plain.job_id for row in settings.allocations("n0")), 10
     )
-    (row,) = [row for row in settings.reservations("n0") if row["job_id"] == plain.job_id]
+    (row,) = [row for row in settings.allocations("n0") if row["job_id"] == plain.job_id]
     assert (row["managed"], row["kind"]) == (False, "whole")
     ours = jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", "sleep 5")
     assert ours.job_id is not None
     settings.wait(
-        "ours runs", lambda: any(one["job_id"] == ours.job_id for one in settings.reservations("n0")), 60
+        "ours runs", lambda: any(one["job_id"] == ours.job_id for one in settings.allocations("n0")), 60
     )
-    (mine,) = [one for one in settings.reservations("n0") if one["job_id"] == ours.job_id]
+    (mine,) = [one for one in settings.allocations("n0") if one["job_id"] == ours.job_id]
     assert not set(mine["gpus"]) & set(row["gpus"])
     settings.slurm("scancel", str(plain.job_id))
     settings.wait(
         "nothing of it stays",
-        lambda: all(row["job_id"] != plain.job_id for row in settings.reservations("n0")),
+        lambda: all(row["job_id"] != plain.job_id for row in settings.allocations("n0")),
         30,
     )
 

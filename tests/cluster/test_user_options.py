@@ -41,12 +41,12 @@ def test_test_only_leaves_nothing_behind(jobs: Jobs, cluster: Cluster) -> None:
 def test_a_suspended_job_keeps_its_memory_booked(jobs: Jobs, cluster: Cluster) -> None:
     job = submit(jobs, *SHARES, "--wrap", "python3 fake_train.py --memory 3G --seconds 3")
     cluster.wait("it trains", lambda: "training" in jobs.output(job), 20)
-    before = cluster.reservations("n0")
+    before = cluster.allocations("n0")
     cluster.slurm("scontrol", "suspend", str(job))
     jobs.wait(job, "SUSPENDED")
     cluster.slurm("scontrol", "update", f"JobId={job}", "TimeLimit=9")
     cluster.clock.sleep(LOOKED_S)
-    assert cluster.reservations("n0") == before != []
+    assert cluster.allocations("n0") == before != []
     cluster.slurm("scontrol", "resume", str(job))
     done = jobs.wait(job, "COMPLETED")
     assert (done["Restarts"], done["TimeLimit"]) == ("0", "00:09:00")

@@ -80,8 +80,8 @@ def test_slurm_spreads_shards_where_it_can(jobs: Jobs, here: Traits) -> None:
     wrap = ("--wrap", "echo seat=$SLURM_JOB_GPUS; sleep 3")
     ids = [submit(jobs, *SHARED, *wrap) for _ in range(2)]
     jobs.cluster.wait("both run", lambda: all("seat=" in jobs.output(job) for job in ids), 30)
-    seats = {jobs.output(job).splitlines()[0] for job in ids}
-    assert len(seats) == (2 if here.spreads_shards else 1)
+    gpu_indices = {jobs.output(job).splitlines()[0] for job in ids}
+    assert len(gpu_indices) == (2 if here.spreads_shards else 1)
 
 
 def test_an_error_in_lua_refuses_a_job_only_where_the_table_says_so(

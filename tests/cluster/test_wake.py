@@ -12,7 +12,7 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.load import equal_nodes
 from lab.place import ClusterSpec, Place
-from prolog.put_back import LONGEST_DELAY_S
+from prolog.requeue import LONGEST_DELAY_S
 from slurm_plugin.slurm.commands import SlurmCommands
 from tests.cluster.conftest import jobs_on, started
 
@@ -40,7 +40,7 @@ def full_but_one(jobs: Jobs, cluster: Cluster) -> None:
     ]
     for job in holders:
         jobs.wait(job, "RUNNING")
-    cluster.wait("all are placed", lambda: len(cluster.reservations("n0")) == 3, 20)
+    cluster.wait("all are placed", lambda: len(cluster.allocations("n0")) == 3, 20)
 
 
 def test_slurm_itself_lets_a_job_wait_for_gpus_whose_shards_are_in_use(jobs: Jobs, cluster: Cluster) -> None:

@@ -21,7 +21,7 @@ AWAY_S = 10.0
 
 def with_cards(cluster: Cluster, spoil: Callable[[Path], None]) -> None:
     """Spoil the list of cards for a while."""
-    path = cluster.place.gpus("n0") / "cards.json"
+    path = cluster.place.gpus("n0") / "gpus.json"
     text = path.read_text()
     spoil(path)
     cluster.clock.sleep(AWAY_S)

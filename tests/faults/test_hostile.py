@@ -85,7 +85,7 @@ def as_user(*argv: str, cluster: Cluster, user: str = USER) -> bool:
 
 
 def held(cluster: Cluster, job: int) -> dict[str, Any]:
-    return next((row for row in cluster.reservations("n0") if row["job_id"] == job), {})
+    return next((row for row in cluster.allocations("n0") if row["job_id"] == job), {})
 
 
 def is_rewritten(jobs: Jobs, user: str) -> bool:
@@ -401,13 +401,13 @@ def test_secrets_and_others_affairs_that_a_user_may_read(jobs: Jobs) -> None:
 
 def test_a_process_outside_any_job_in_a_rebuilt_ledger(jobs: Jobs) -> None:
     cluster = jobs.cluster
-    uuid = json.loads((cluster.place.gpus("n0") / "cards.json").read_text())[0]["uuid"]
+    uuid = json.loads((cluster.place.gpus("n0") / "gpus.json").read_text())[0]["uuid"]
     lie = {
         "SLURM_JOB_ID": "999999",
         "CUDA_VISIBLE_DEVICES": uuid,
         "RAD_GPUS": uuid,
         "RAD_KIND": "whole",
-        "RAD_SEATS": "0",
+        "RAD_GPU_INDICES": "0",
     }
     words = [
         f"{name}={value}" for name, value in lie.items()
@@ -549,5 +549,5 @@ def test_a_summary_that_is_no_file(jobs: Jobs, what: str) -> None:
 
 def test_the_node_is_whole_after_all_of_this(jobs: Jobs) -> None:
     assert "drain" not in jobs.cluster.slurm("sinfo", "-h", "-o", "%T")
-    jobs.cluster.wait("nothing is reserved", lambda: not jobs.cluster.reservations("n0"), 70)
+    jobs.cluster.wait("nothing is reserved", lambda: not jobs.cluster.allocations("n0"), 70)
     assert is_rewritten(jobs, NEIGHBOUR)

@@ -61,7 +61,7 @@ def programs() -> Iterator[contextlib.ExitStack]:
 
 @pytest.fixture
 def attack(jobs: Jobs, programs: contextlib.ExitStack) -> Attack:  # noqa: F811
-    jobs.cluster.wait("earlier jobs hold nothing", lambda: not jobs.cluster.reservations("n0"), 90)
+    jobs.cluster.wait("earlier jobs hold nothing", lambda: not jobs.cluster.allocations("n0"), 90)
     return Attack(jobs, programs)
 
 
@@ -71,7 +71,7 @@ class Attack:
     def __init__(self, jobs: Jobs, programs: contextlib.ExitStack) -> None:  # noqa: F811
         self.jobs, self.cluster, self._programs = jobs, jobs.cluster, programs
         self.gpus = self.cluster.place.gpus("n0")
-        self.gpu = json.loads((self.gpus / "cards.json").read_text())[0]["uuid"]
+        self.gpu = json.loads((self.gpus / "gpus.json").read_text())[0]["uuid"]
         # `-P`, so that the folder of the holder is not searched for modules; jobs find the venv's python in PATH.
         self._python = str(self.cluster.place.venv / "bin" / "python")
 

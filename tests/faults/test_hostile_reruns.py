@@ -78,7 +78,7 @@ def submit(jobs: Jobs, *argv: str, wrap: str = MARKS, env: dict[str, str] | None
 
 
 def held_by(cluster: Cluster, job: int) -> list[object]:
-    return [row for row in cluster.reservations("n0") if row["job_id"] == job]
+    return [row for row in cluster.allocations("n0") if row["job_id"] == job]
 
 
 def start_soon(jobs: Jobs, job: int, restarts: int) -> None:

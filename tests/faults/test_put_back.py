@@ -20,20 +20,20 @@ from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 AWAY_S = 4.0
-STRANGER_BYTES = 30 * GIB
+UNMANAGED_BYTES = 30 * GIB
 _STRANGERS: list[subprocess.Popen[bytes]] = []
 
 
 def strangers_come(cluster: Cluster) -> None:
     """Fill each card for the most part with a process of no job, so that no exclusive job may start."""
     folder = cluster.place.gpus("n0")
-    for card in SimulatedGpus(folder).cards():
+    for card in SimulatedGpus(folder).gpus():
         stranger = subprocess.Popen(["sleep", "600"], env={"PATH": "/usr/bin:/bin"})
         row = {
             "pid": stranger.pid,
             "started_ticks": started_ticks(stranger.pid),
             "uuid": card.uuid,
-            "memory_bytes": STRANGER_BYTES,
+            "memory_bytes": UNMANAGED_BYTES,
             "smact": 0.1,
         }
         (folder / "processes" / f"{stranger.pid}.json").write_text(json.dumps(row))
@@ -51,7 +51,7 @@ def killed_after_a_put_back(cluster: Cluster) -> None:
     log = cluster.place.log / "prolog.log"
 
     def times() -> int:
-        return log.read_text().count("put back") if log.exists() else 0
+        return log.read_text().count("requeued") if log.exists() else 0
 
     saved(cluster)
     seen = times()

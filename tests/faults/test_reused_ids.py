@@ -40,7 +40,7 @@ def submit(jobs: Jobs, gib: int, *argv: str, user: str) -> int:
 
 
 def held_by(cluster: Cluster, job: int) -> list[dict[str, object]]:
-    return [row for row in cluster.reservations("n0") if row["job_id"] == job]
+    return [row for row in cluster.allocations("n0") if row["job_id"] == job]
 
 
 @pytest.mark.parametrize("owner", ["nobody", "games"], ids=["of one owner", "of two"])
@@ -77,7 +77,7 @@ def test_a_job_under_an_id_that_slurm_gave_before_runs_with_its_own_booking(
     assert "gpus=GPU-" in text, f"nothing was reserved for it: {text}"
     # Of a radd that was too late for the shim nothing is booked, and the Prolog asks Slurm.
     assert "shards=8." in text or "shards=." in text, f"it has what the first job of that id booked: {text}"
-    cluster.wait("nothing is reserved", lambda: not cluster.reservations("n0"), 120)
+    cluster.wait("nothing is reserved", lambda: not cluster.allocations("n0"), 120)
 
 
 DAEMONS = ("slurmctld", "slurmd-n0", "radd", "monitor-n0")
@@ -133,4 +133,4 @@ def test_no_job_fails_where_all_daemons_die_at_once_and_ids_are_given_anew(clust
         assert ended["JobState"] == "COMPLETED", text
         assert "gpus=GPU-" in text, f"nothing was reserved for it: {text}"
         assert f"shards={gib}." in text or "shards=." in text, f"it has another job's booking: {text}"
-    cluster.wait("nothing is reserved", lambda: not cluster.reservations("n0"), 120)
+    cluster.wait("nothing is reserved", lambda: not cluster.allocations("n0"), 120)

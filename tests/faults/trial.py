@@ -240,7 +240,7 @@ def _booked_twice(findings: Findings) -> int:
 
 def _left(cluster: Cluster, spec: ClusterSpec) -> int:
     def held() -> int:
-        return sum(len(cluster.reservations(node.name)) for node in spec.nodes)
+        return sum(len(cluster.allocations(node.name)) for node in spec.nodes)
 
     try:
         cluster.wait("nothing is reserved", lambda: held() == 0, LEFTOVER_S)

@@ -19,7 +19,7 @@ from flow.test_node_hooks import SHARED, Hooks
 
 from lab.bare_node import KEY
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.comments.signed_comment import signed_booking
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 from tests.timing import within
 
@@ -88,7 +88,7 @@ class Node(Hooks):
         user = USERS[job_id]
         own = {"SLURM_JOB_UID": str(user), "SLURM_JOB_GID": str(user), "SLURM_JOB_USER": f"u{user}"}
         output = {"SLURM_JOB_STDOUT": str(self.output(job_id))}
-        comment = {"SLURM_JOB_COMMENT": stamp(SHARED, user_id=user, key=KEY)}
+        comment = {"SLURM_JOB_COMMENT": signed_booking(SHARED, user_id=user, key=KEY)}
         return {**super().slurm(job_id), **own, **output, **comment}
 
     def output(self, job_id: int) -> Path:
@@ -174,9 +174,9 @@ def test_a_job_of_a_partition_that_nobody_configured_is_not_touched(folder: Path
         node = Node(folder, stack)
         store = LedgerStore(folder / "run", clock=SystemClock(), boot_id=boot_id())
         ledger = store.read().ledger
-        assert {held.partition for held in ledger.reservations} == {"gpu"}
-        noted = (replace(held, partition="other", managed=False) for held in ledger.reservations)
-        store.write(replace(ledger, reservations=tuple(noted)))
+        assert {held.partition for held in ledger.allocations} == {"gpu"}
+        noted = (replace(held, partition="other", managed=False) for held in ledger.allocations)
+        store.write(replace(ledger, allocations=tuple(noted)))
         thief = node.start(THIEF, 8.4)
         eventually("it holds", lambda: "holds 8.4" in node.said(THIEF))
         window = folder / "run" / "monitor" / "window.json"

@@ -23,7 +23,7 @@ from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB, from_mib
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.sweep import sweep
+from slurm_plugin.node.reconcile import reconcile_node
 
 PROGRAM = Path(__file__).with_name("crowd.py")
 JOBS = 200
@@ -85,7 +85,7 @@ class CrowdedNode:
             confined=False,
             proc=self.folder / "no-proc",
         )
-        sweep(node, ())
+        reconcile_node(node, ())
 
 
 @pytest.fixture
@@ -102,11 +102,11 @@ def environment(job_id: int) -> dict[str, str]:
         if job_id % 10
         else Booking(kind="whole", partitions=marks)
     )
-    return job_environment(job_id, booking, seats=str(job_id % GPUS), SLURM_JOB_EXIT_CODE="0")
+    return job_environment(job_id, booking, gpu_indices=str(job_id % GPUS), SLURM_JOB_EXIT_CODE="0")
 
 
 def assert_nothing_is_given_twice(ledger: Ledger) -> None:
-    ids = [held.job_id for held in ledger.reservations]
+    ids = [allocation.job_id for allocation in ledger.allocations]
     assert len(ids) == len(set(ids))
     for index in range(GPUS):
         on_it = ledger.on(f"GPU-{index}")
@@ -119,17 +119,17 @@ def test_two_hundred_prologs_and_three_hundred_epilogs_at_once(node: CrowdedNode
     assert node.run("prolog", jobs) == 0
     told = {job_id: variables for job_id in jobs if (variables := node.file(job_id).variables())}
     refused = [job_id for job_id in jobs if node.file(job_id).refusal() is not None]
-    held = {one.job_id: one for one in node.ledger.reservations}
-    assert set(held) == set(told), "a job that was told its GPU is in the ledger, and no other"
+    allocation = {one.job_id: one for one in node.ledger.allocations}
+    assert set(allocation) == set(told), "a job that was told its GPU is in the ledger, and no other"
     assert len(told) + len(refused) + node.left_alone == JOBS, "every job was placed, sent back or given up"
     assert len(told) > GPUS, "the GPUs are shared"
     for job_id, variables in told.items():
-        assert variables["RAD_GPUS"] == ",".join(held[job_id].gpus)
-        assert from_mib(int(variables["RAD_BOOKED_MIB"])) == held[job_id].booked_bytes
+        assert variables["RAD_GPUS"] == ",".join(allocation[job_id].gpus)
+        assert from_mib(int(variables["RAD_BOOKED_MIB"])) == allocation[job_id].booked_bytes
     assert_nothing_is_given_twice(node.ledger)
 
     assert node.run("epilog", [job_id for job_id in jobs for _ in range(1 + job_id % 2)]) == 0
-    assert node.ledger.reservations == ()
+    assert node.ledger.allocations == ()
     assert node.files == []
 
 
@@ -142,7 +142,7 @@ def test_what_hooks_leave_that_were_killed_in_a_crowd_is_swept_away(node: Crowde
     assert_nothing_is_given_twice(node.ledger)
     assert node.run("epilog", [first, *others], "kill") > 0
     assert_nothing_is_given_twice(node.ledger)
-    assert node.ledger.reservations and node.files, "killed hooks leave something"
+    assert node.ledger.allocations and node.files, "killed hooks leave something"
     node.sweep_later()
-    assert node.ledger.reservations == ()
+    assert node.ledger.allocations == ()
     assert node.files == []

@@ -71,7 +71,7 @@ class Hooks:
     @property
     def reserved(self) -> list[int]:
         store = LedgerStore(self.folder / "run", clock=SystemClock(), boot_id=boot_id())
-        return [held.job_id for held in store.read().ledger.reservations]
+        return [allocation.job_id for allocation in store.read().ledger.allocations]
 
 
 @pytest.fixture
@@ -92,10 +92,10 @@ def test_a_job_is_capped_above_its_booking_where_its_booking_says_so(hooks: Hook
         "no more than the card"
     )
     assert variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=10240M"
-    (held,) = (
-        LedgerStore(hooks.folder / "run", clock=SystemClock(), boot_id=boot_id()).read().ledger.reservations
+    (allocation,) = (
+        LedgerStore(hooks.folder / "run", clock=SystemClock(), boot_id=boot_id()).read().ledger.allocations
     )
-    assert (held.booked_bytes, held.limit_bytes, held.smact) == (4 * GIB, 10 * GIB, 0.5)
+    assert (allocation.booked_bytes, allocation.limit_bytes, allocation.smact) == (4 * GIB, 10 * GIB, 0.5)
 
 
 def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
@@ -113,7 +113,7 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
         "4096",
         "3072",
     )
-    assert exports["RAD_SEATS"] == "0"
+    assert exports["RAD_GPU_INDICES"] == "0"
     handed_out = {name for name in exports if name.startswith(("RAD_", "CUDA_MPS_"))}
     assert handed_out <= {*OF_A_JOB, *OF_MPS}, "a job that is submitted from this one would keep the others"
     for _ in range(2):
@@ -263,8 +263,12 @@ def test_a_job_that_shares_two_gpus_from_prolog_to_epilog(hooks: Hooks) -> None:
     hooks.run("prolog", job_id=6)
     hooks.run("prolog", **given)
     store = LedgerStore(hooks.folder / "run", clock=SystemClock(), boot_id=boot_id())
-    held = store.read().ledger.of_job(7)
-    assert held is not None and (held.kind, len(set(held.gpus)), held.booked_bytes) == ("shared", 2, 4 * GIB)
+    allocation = store.read().ledger.of_job(7)
+    assert allocation is not None and (
+        allocation.kind,
+        len(set(allocation.gpus)),
+        allocation.booked_bytes,
+    ) == ("shared", 2, 4 * GIB)
     told = {"SLURM_NTASKS": "2", "SLURM_SHARDS_ON_NODE": "8", "SLURM_TRES_PER_TASK": "gres/shard:4"}
     script = hooks.run("prolog.task_prolog", **given, **told).splitlines()
     assert {
@@ -272,11 +276,11 @@ def test_a_job_that_shares_two_gpus_from_prolog_to_epilog(hooks: Hooks) -> None:
         "export SLURM_STEP_GRES=gres/shard:8",
         "unset SLURM_TRES_PER_TASK",
     } <= set(script)
-    numbers = [gpu.removeprefix("GPU-") for gpu in held.gpus]
+    numbers = [gpu.removeprefix("GPU-") for gpu in allocation.gpus]
     assert f"export CUDA_VISIBLE_DEVICES={','.join(numbers)}" in script
     step = {**given, "CUDA_VISIBLE_DEVICES": "1", "SLURM_STEP_ID": "0"}
     task = hooks.run("prolog.task_prolog", **step).splitlines()
-    assert f"export CUDA_VISIBLE_DEVICES={numbers[held.seats.index(1)]}" in task
+    assert f"export CUDA_VISIBLE_DEVICES={numbers[allocation.gpu_indices.index(1)]}" in task
     assert not [line for line in task if "SLURM_NTASKS" in line]
     hooks.run("epilog", **given)
     assert hooks.reserved == [6]
@@ -418,14 +422,14 @@ def test_a_full_disk_lets_no_job_run_without_its_reservation(tmp_path: Path) -> 
             hooks.run("epilog", job_id, SLURM_JOB_EXIT_CODE="0")
         assert hooks.reserved == []
         assert os.listdir(run / "placed") == []
-        assert "left alone" not in hooks.log("prolog")
+        assert "unchanged" not in hooks.log("prolog")
 
 
 FAULTS = {
     "no configuration": (lambda folder: (folder / "rad.toml").unlink(), ""),
     "wrong configuration": (lambda folder: (folder / "rad.toml").write_text("mode = 7"), ""),
     "no key": (lambda folder: (folder / "key").unlink(), "whole"),
-    "no GPUs": (lambda folder: (folder / "gpus" / "cards.json").unlink(), ""),
+    "no GPUs": (lambda folder: (folder / "gpus" / "gpus.json").unlink(), ""),
     "a ledger that is a folder": (lambda folder: (folder / "run" / "ledger").mkdir(parents=True), ""),
     "a run folder that is a file": (lambda folder: (folder / "run").write_text(""), ""),
     "a log folder that is a file": (lambda folder: (folder / "log").write_text(""), "shared"),
@@ -520,7 +524,7 @@ def test_a_prolog_that_is_killed_twice_leaves_word_for_the_jobs_tasks(hooks: Hoo
     assert JobFile(hooks.folder / "run", 7).unplaced() and word.name == "7"
     assert word.stat().st_mode & 0o004, "tasks read it"
     found = JobFile(hooks.folder / "run", 7).read(boot_id=boot_id())
-    assert found.held is None and found.created_s == pytest.approx(SystemClock().monotonic_s(), abs=30)
+    assert found.allocation is None and found.created_s == pytest.approx(SystemClock().monotonic_s(), abs=30)
     assert hooks.run("prolog.task_prolog", SLURM_RESTART_COUNT="3") == ""
     hooks.run("prolog")
     assert hooks.reserved == [7] and not JobFile(hooks.folder / "run", 7).unplaced()

@@ -17,7 +17,7 @@ from prolog.demand import wanted_by
 from prolog.place import SOON_S, Placed, context_of
 from slurm_plugin.core.booking.verification import partition_mark
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.comments.signed_comment import stamp, with_stamp
+from slurm_plugin.core.comments.signed_comment import signed_booking, with_signed_booking
 from slurm_plugin.core.config.load import Config, GpuType, parse_config
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.ledger.job_file import placed_files
@@ -28,12 +28,12 @@ from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.node import Demand
 from slurm_plugin.core.records.submission import Booking, BookingKind
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.sweeper import SWEEP_EVERY_S, Sweeper
+from slurm_plugin.monitor.reconciler import RECONCILE_EVERY_S, Reconciler
 from slurm_plugin.monitor.window import STALE_AFTER_S, write_window
 from slurm_plugin.mps.state import State, write_state
 from slurm_plugin.node.facts import facts_of
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.sweep import UNSWEPT_S, sweep
+from slurm_plugin.node.reconcile import UNSWEPT_S, reconcile_node
 from slurm_plugin.slurm.control import JobView, NodeView
 from slurm_plugin.slurm.node.hook_env import HookJob
 
@@ -74,13 +74,13 @@ class Bench:
             proc=self.folder / "proc",
         )
 
-    def job(self, job_id: int, *, seats: tuple[int, ...] = (0,), comment: str = "") -> HookJob:
+    def job(self, job_id: int, *, gpu_indices: tuple[int, ...] = (0,), comment: str = "") -> HookJob:
         return HookJob(
             job_id=job_id,
             user_id=os.geteuid(),
             group_id=os.getegid(),
             partition="gpu",
-            seats=seats,
+            gpu_indices=gpu_indices,
             comment=comment,
         )
 
@@ -105,7 +105,7 @@ class Bench:
         *,
         kind: BookingKind = "shared",
         confined: bool = False,
-        seat: int = 0,
+        gpu_index: int = 0,
         estimate: int | None = None,
         cap: int | None = None,
         gpus: int = 1,
@@ -116,14 +116,14 @@ class Bench:
     ) -> Placed:
         if self.watched:
             write_window(self.folder / "run", self.readings, now_s=self.clock.now_s(), guarded=self.guarded)
-        seats = tuple(range(seat, seat + gpus))
+        gpu_indices = tuple(range(gpu_index, gpu_index + gpus))
         demand = Demand(
             job_id=job_id,
             user_id=os.geteuid(),
             kind=kind,
             gpus=gpus,
             booked_bytes=None if gib is None else gib * GIB,
-            seats=seats,
+            gpu_indices=gpu_indices,
             restart=restart,
             uncapped=uncapped,
             estimate_bytes=None if estimate is None else estimate * GIB,
@@ -137,7 +137,7 @@ class Bench:
         """Place a job in a hook of this age; one whose limit nothing enforces is requeued, or never is."""
         context = context_of(
             self.node(confined=confined),
-            self.job(demand.job_id, seats=demand.seats),
+            self.job(demand.job_id, gpu_indices=demand.gpu_indices),
             demand,
             self.config.partitions["gpu"],
             apart=apart,
@@ -153,7 +153,7 @@ class Bench:
 
     def slurm_has(self, job_id: int, booking: Booking | None = None) -> None:
         """Slurm runs a job here."""
-        comment = "" if booking is None else stamp(booking, user_id=os.geteuid(), key=KEY)
+        comment = "" if booking is None else signed_booking(booking, user_id=os.geteuid(), key=KEY)
         self.slurm.views[job_id] = JobView(
             job_id=job_id, user_id=os.geteuid(), state="RUNNING", comment=comment
         )
@@ -162,8 +162,8 @@ class Bench:
         self.node().store.release(job_id, restart=0, deadline=Deadline(self.clock, 1.0))
 
     @property
-    def held(self) -> list[int]:
-        return [held.job_id for held in self.node().store.read().ledger.reservations]
+    def allocation(self) -> list[int]:
+        return [allocation.job_id for allocation in self.node().store.read().ledger.allocations]
 
 
 @pytest.fixture
@@ -174,24 +174,24 @@ def bench(tmp_path: Path) -> Bench:
 def test_jobs_of_one_seat_share_its_gpu_and_a_whole_job_gets_the_other(bench: Bench) -> None:
     assert bench.place(1, 4).placement.gpus == ("GPU-0",)
     assert bench.place(2, 4).placement.gpus == ("GPU-0",)
-    assert bench.place(3, kind="whole", seat=1).placement.gpus == ("GPU-1",)
+    assert bench.place(3, kind="whole", gpu_index=1).placement.gpus == ("GPU-1",)
     assert bench.slurm.asked == 0
 
 
 def test_a_confined_job_stays_on_its_seat(bench: Bench) -> None:
-    assert bench.place(1, kind="whole", confined=True, seat=1).placement.gpus == ("GPU-1",)
-    assert bench.place(2, 4, confined=True, seat=1).placement.put_back
+    assert bench.place(1, kind="whole", confined=True, gpu_index=1).placement.gpus == ("GPU-1",)
+    assert bench.place(2, 4, confined=True, gpu_index=1).placement.requeue
 
 
 def test_before_a_job_is_put_back_slurm_says_whether_the_holder_is_gone(bench: Bench) -> None:
-    for job_id, seat in ((1, 0), (2, 1)):
-        bench.place(job_id, kind="whole", seat=seat)
+    for job_id, gpu_index in ((1, 0), (2, 1)):
+        bench.place(job_id, kind="whole", gpu_index=gpu_index)
     bench.clock.time_s += LAUNCH_S + 1
     bench.slurm.answers = False
-    assert bench.place(3, kind="whole").placement.put_back, "who does not answer says nothing"
+    assert bench.place(3, kind="whole").placement.requeue, "who does not answer says nothing"
     bench.slurm.answers = True
     bench.slurm_has(2)
-    assert bench.place(3, kind="whole").placement.put_back, "one list that lacks a job proves nothing"
+    assert bench.place(3, kind="whole").placement.requeue, "one list that lacks a job proves nothing"
     assert bench.place(3, kind="whole").placement.gpus == ("GPU-0",)
 
 
@@ -202,11 +202,11 @@ def test_a_job_that_one_list_lacked_is_missed_anew_after_it_was_listed(bench: Be
         bench.slurm.views.clear()
         if listed:
             bench.slurm_has(1)
-        assert not sweep(bench.node(), bench.readings)
+        assert not reconcile_node(bench.node(), bench.readings)
     bench.slurm.answers = False
-    assert not sweep(bench.node(), bench.readings), "no answer proves nothing"
+    assert not reconcile_node(bench.node(), bench.readings), "no answer proves nothing"
     bench.slurm.answers = True
-    assert sweep(bench.node(), bench.readings).released == (1,)
+    assert reconcile_node(bench.node(), bench.readings).released == (1,)
 
 
 class NextSample(FakeClock):
@@ -236,7 +236,7 @@ def test_memory_of_a_job_that_has_just_ended_puts_nobody_back(bench: Bench) -> N
     clock.take()
     clock.sleep(0.4)
     placed = bench.place(1, 6)
-    assert placed.placement.gpus and not placed.placement.put_back
+    assert placed.placement.gpus and not placed.placement.requeue
     assert 0.5 < sum(clock.slept) < 1.2
 
 
@@ -244,7 +244,7 @@ def test_memory_that_nobody_booked_and_somebody_keeps_is_waited_for_once(bench: 
     clock, bench.watched = NextSample(bench, used=[8, 8, 8, 0]), False
     clock.take()
     placed = bench.place(1, 6)
-    assert placed.placement.put_back and "no GPU has the memory, 2.0 GiB" in placed.placement.reason
+    assert placed.placement.requeue and "no GPU has the memory, 2.0 GiB" in placed.placement.reason
     assert sum(clock.slept) < 1.5
 
 
@@ -256,7 +256,7 @@ def test_who_waited_long_for_his_turn_does_not_wait_for_a_sample_too(
     clock.take()
     monkeypatch.setattr("prolog.place.facts_of", lambda *_: clock.sleep(2.0))
     monkeypatch.setattr("prolog.place.pin_of", lambda *_: "bound")
-    assert bench.place(1, 6).placement.put_back
+    assert bench.place(1, 6).placement.requeue
     assert clock.slept == [2.0]
 
 
@@ -267,16 +267,16 @@ def test_a_hook_that_slurm_kept_waiting_does_not_wait_for_a_sample_too(
     """Nor does one that is placed a second time, since MPS did not start: each began its time anew."""
     clock, bench.watched = NextSample(bench, used=[8, 8, 8, 0]), False
     clock.take()
-    assert bench.place(1, 6, age_s=age_s).placement.put_back
+    assert bench.place(1, 6, age_s=age_s).placement.requeue
     assert bool(clock.slept) == waits
 
 
 def test_nobody_waits_for_memory_that_is_booked(bench: Bench) -> None:
     for job_id in (1, 2):
-        assert bench.place(job_id, 8, seat=job_id - 1).placement.gpus
+        assert bench.place(job_id, 8, gpu_index=job_id - 1).placement.gpus
     clock, bench.watched = NextSample(bench, used=[0, 0]), False
     clock.take()
-    assert bench.place(3, 6).placement.put_back
+    assert bench.place(3, 6).placement.requeue
     assert not clock.slept
 
 
@@ -285,27 +285,27 @@ def test_observing_delays_nobody(tmp_path: Path) -> None:
     bench.config = replace(bench.config, mode="observe")
     clock, bench.watched = NextSample(bench, used=[8, 0]), False
     clock.take()
-    assert bench.place(1, 6).placement.put_back
+    assert bench.place(1, 6).placement.requeue
     assert not clock.slept
 
 
 def test_a_holder_with_a_step_or_a_young_one_is_not_doubted(bench: Bench) -> None:
-    bench.place(1, kind="whole", seat=0)
+    bench.place(1, kind="whole", gpu_index=0)
     bench.step(1)
     bench.clock.time_s += LAUNCH_S + 1
-    bench.place(2, kind="whole", seat=1)
-    assert bench.place(3, kind="whole").placement.put_back
+    bench.place(2, kind="whole", gpu_index=1)
+    assert bench.place(3, kind="whole").placement.requeue
     assert bench.slurm.asked == 0
 
 
 def test_a_program_that_calls_itself_slurmstepd_keeps_no_gpu(bench: Bench) -> None:
     """Nor does a setuid-root program of a user's under that name."""
-    bench.place(1, kind="whole", seat=0)
+    bench.place(1, kind="whole", gpu_index=0)
     slurmstepd(bench.folder / "proc", 1001, "1.batch", users=(4711, 4711, 4711, 4711))
     slurmstepd(bench.folder / "proc", 1002, "1.batch", users=(4711, 0, 0, 0), program="newgrp")
     bench.clock.time_s += LAUNCH_S + 1
-    assert not sweep(bench.node(), bench.readings), "one list that lacks a job proves nothing"
-    assert sweep(bench.node(), bench.readings).released == (1,)
+    assert not reconcile_node(bench.node(), bench.readings), "one list that lacks a job proves nothing"
+    assert reconcile_node(bench.node(), bench.readings).released == (1,)
 
 
 def test_without_a_monitor_what_an_epilog_never_released_is_found_by_a_later_hook(bench: Bench) -> None:
@@ -313,20 +313,20 @@ def test_without_a_monitor_what_an_epilog_never_released_is_found_by_a_later_hoo
     for job_id in (2, 3):
         bench.clock.time_s += UNSWEPT_S + 1
         bench.slurm_has(2)
-        bench.place(job_id, 4, seat=1)
-    assert bench.held == [2, 3]
+        bench.place(job_id, 4, gpu_index=1)
+    assert bench.allocation == [2, 3]
 
 
 def test_the_monitor_finds_it_within_a_minute_whatever_the_wall_clock_says(bench: Bench) -> None:
     bench.place(1, kind="whole")
-    bench.node().job_file(1).place({}, bench.node().store.read().ledger.reservations[0], boot_id="b")
+    bench.node().job_file(1).place({}, bench.node().store.read().ledger.allocations[0], boot_id="b")
     for ahead_s in (3600.0, -3600.0):
         bench.clock.ahead_s = ahead_s
-        assert not sweep(bench.node(), bench.readings)
+        assert not reconcile_node(bench.node(), bench.readings)
     bench.clock.time_s += 45
-    assert not sweep(bench.node(), bench.readings)
-    bench.clock.time_s += SWEEP_EVERY_S
-    assert sweep(bench.node(), bench.readings).released == (1,)
+    assert not reconcile_node(bench.node(), bench.readings)
+    bench.clock.time_s += RECONCILE_EVERY_S
+    assert reconcile_node(bench.node(), bench.readings).released == (1,)
     assert placed_files(bench.folder / "run", boot_id="b") == (), "and no file of it stays"
 
 
@@ -336,11 +336,11 @@ def test_a_run_that_slurm_believes_in_and_nobody_launched_is_found_too(bench: Be
     bench.place(1, kind="whole")
     bench.slurm.views[1] = JobView(job_id=1, user_id=0, state="RUNNING", node="n0")
     bench.clock.time_s += LAUNCH_S - 1
-    assert not sweep(bench.node(), bench.readings)
+    assert not reconcile_node(bench.node(), bench.readings)
     bench.clock.time_s += 2
-    assert not sweep(bench.node(), bench.readings), "one look proves nothing"
-    bench.clock.time_s += SWEEP_EVERY_S
-    assert sweep(bench.node(), bench.readings).released == (1,)
+    assert not reconcile_node(bench.node(), bench.readings), "one look proves nothing"
+    bench.clock.time_s += RECONCILE_EVERY_S
+    assert reconcile_node(bench.node(), bench.readings).released == (1,)
 
 
 def test_a_run_that_one_sweep_saw_nothing_of_is_doubted_anew_after_it_was_seen(bench: Bench) -> None:
@@ -351,31 +351,33 @@ def test_a_run_that_one_sweep_saw_nothing_of_is_doubted_anew_after_it_was_seen(b
     bench.clock.time_s += LAUNCH_S + 1
     for seen in (False, True, False):
         step = slurmstepd(bench.folder / "proc", 1001, "1.batch") if seen else None
-        assert not sweep(bench.node(), bench.readings)
+        assert not reconcile_node(bench.node(), bench.readings)
         if step is not None:
             shutil.rmtree(step)
         bench.clock.time_s += 600
-    assert sweep(bench.node(), bench.readings).released == (1,)
+    assert reconcile_node(bench.node(), bench.readings).released == (1,)
 
 
 def test_a_run_that_nobody_launched_goes_back_into_the_queue(bench: Bench) -> None:
     """The sweep after the one that finds it gives its GPU back and lets the job run again."""
     facts_of(bench.node(), "n0", bench.readings)
     said: list[str] = []
-    sweeper = Sweeper(bench.node(), shared_s=lambda job_id: 0.0, say=lambda _, text: said.append(text))
-    sweeper.look(bench.readings)
+    reconciler = Reconciler(
+        bench.node(), shared_s=lambda job_id: 0.0, log_event=lambda _, text: said.append(text)
+    )
+    reconciler.look(bench.readings)
     for job in (1, 2, 3):
         bench.place(job, 1)
         bench.slurm.views[job] = JobView(job_id=job, user_id=0, state="RUNNING", node="n0")
     bench.node().job_file(4).refuse("no GPU", boot_id="b", now_s=bench.clock.monotonic_s())
     bench.slurm.views[4] = JobView(job_id=4, user_id=0, state="RUNNING", node="n0")
     bench.clock.time_s += LAUNCH_S + 1
-    sweeper.sweep()
+    reconciler.reconcile_node()
     assert bench.slurm.told == [], "its end may be on its way to the controller"
     bench.step(2)
     bench.slurm.views[3] = replace(bench.slurm.views[3], state="COMPLETING")
-    sweeper.sweep()
-    sweeper.sweep()
+    reconciler.reconcile_node()
+    reconciler.reconcile_node()
     assert bench.slurm.told == [(1, "requeue"), (4, "requeue")]
     assert len(said) == 3
 
@@ -385,17 +387,17 @@ def test_an_salloc_that_started_nothing_keeps_its_gpu(bench: Bench) -> None:
     bench.place(1, kind="whole")
     bench.slurm.views[1] = JobView(job_id=1, user_id=0, state="RUNNING", node="n0", batch=False)
     bench.clock.time_s += 7200
-    assert not sweep(bench.node(), bench.readings)
+    assert not reconcile_node(bench.node(), bench.readings)
 
 
 def test_a_lost_ledger_comes_back_from_the_jobs_files(bench: Bench) -> None:
-    placed = bench.place(1, kind="whole", seat=0)
-    assert placed.reservation is not None
-    bench.node().job_file(1).place({}, placed.reservation, boot_id="b")
+    placed = bench.place(1, kind="whole", gpu_index=0)
+    assert placed.allocation is not None
+    bench.node().job_file(1).place({}, placed.allocation, boot_id="b")
     bench.step(1)
     (bench.folder / "run" / "ledger").unlink()
     assert bench.place(2, kind="whole").placement.gpus == ("GPU-1",)
-    assert bench.place(3, kind="whole").placement.put_back
+    assert bench.place(3, kind="whole").placement.requeue
 
 
 @pytest.mark.parametrize(
@@ -425,17 +427,17 @@ def test_no_process_speaks_for_another_job_when_a_ledger_is_rebuilt(bench: Bench
         env = {"SLURM_JOB_ID": str(job_id), "CUDA_VISIBLE_DEVICES": "GPU-1", "RAD_KIND": "whole"}
         process(bench.folder / "proc", 5000 + number, environment=env)
     assert bench.place(3, kind="whole").placement.gpus == ("GPU-1",)
-    assert bench.held == [1, 3]
+    assert bench.allocation == [1, 3]
 
 
 def test_another_boot_starts_with_nothing(bench: Bench) -> None:
     bench.place(1, kind="whole")
-    assert bench.node(boot="next").store.read().ledger.reservations == ()
+    assert bench.node(boot="next").store.read().ledger.allocations == ()
 
 
 def test_without_monitor_and_driver_there_is_no_placement(bench: Bench) -> None:
     bench.clock.time_s += 60
-    demand = Demand(job_id=1, user_id=0, kind="shared", gpus=1, booked_bytes=GIB, seats=(0,))
+    demand = Demand(job_id=1, user_id=0, kind="shared", gpus=1, booked_bytes=GIB, gpu_indices=(0,))
     with pytest.raises(DeviceError):
         bench.placed(demand)
 
@@ -447,11 +449,11 @@ def test_a_driver_that_does_not_answer_leaves_the_ledger_to_decide(bench: Bench)
     bench.clock.time_s += 60
     found = []
     for job_id, kind in ((2, "whole"), (3, "shared")):
-        demand = Demand(job_id=job_id, user_id=0, kind=kind, gpus=1, booked_bytes=GIB, seats=(0,))
+        demand = Demand(job_id=job_id, user_id=0, kind=kind, gpus=1, booked_bytes=GIB, gpu_indices=(0,))
         found.append(bench.placed(demand).placement)
     assert found[0].gpus == ("GPU-1",)
-    assert found[1].put_back
-    assert bench.held == [1, 2]
+    assert found[1].requeue
+    assert bench.allocation == [1, 2]
 
 
 def test_observe_decides_and_keeps_nothing(tmp_path: Path) -> None:
@@ -465,18 +467,18 @@ def test_observe_decides_and_keeps_nothing(tmp_path: Path) -> None:
         origin="test",
     )
     placed = bench.place(1, 4)
-    assert placed.placement.gpus == ("GPU-0",) and placed.reservation is None
-    assert bench.node().store.read().ledger.reservations == ()
+    assert placed.placement.gpus == ("GPU-0",) and placed.allocation is None
+    assert bench.node().store.read().ledger.allocations == ()
     assert not (tmp_path / "run" / "placed").exists()
 
 
 def wanted(
-    bench: Bench, comment: str, gres: str | None = None, seats: tuple[int, ...] = (0,)
+    bench: Bench, comment: str, gres: str | None = None, gpu_indices: tuple[int, ...] = (0,)
 ) -> tuple[str, Demand | None]:
     if gres is not None:
         bench.slurm.views[1] = JobView(job_id=1, user_id=os.geteuid(), state="RUNNING", gres=gres)
     found = wanted_by(
-        bench.job(1, seats=seats, comment=comment),
+        bench.job(1, gpu_indices=gpu_indices, comment=comment),
         bench.config,
         bench.config.partitions["gpu"],
         lambda: bench.slurm,
@@ -486,7 +488,7 @@ def wanted(
 
 def test_a_cap_lies_above_the_booking_only_where_the_guard_would_act(bench: Bench) -> None:
     """Who forgot rad-monitor, or switched the guard off, has jobs that hold what they booked and no more."""
-    assert bench.place(1, 4, cap=8).reservation.limit_bytes == 8 * GIB  # type: ignore[union-attr]
+    assert bench.place(1, 4, cap=8).allocation.limit_bytes == 8 * GIB  # type: ignore[union-attr]
     for number, change in enumerate(
         (
             {"features": replace(bench.config.features, guard=False)},
@@ -495,7 +497,7 @@ def test_a_cap_lies_above_the_booking_only_where_the_guard_would_act(bench: Benc
         start=2,
     ):
         before, bench.config = bench.config, replace(bench.config, **change)  # type: ignore[arg-type]
-        assert bench.place(number, 4, cap=8, seat=1).reservation.limit_bytes == 4 * GIB  # type: ignore[union-attr]
+        assert bench.place(number, 4, cap=8, gpu_index=1).allocation.limit_bytes == 4 * GIB  # type: ignore[union-attr]
         bench.config = before
 
 
@@ -520,12 +522,12 @@ UNGUARDED = pytest.mark.parametrize("why", ["no monitor", "no guard", "warns", "
 @UNGUARDED
 def test_what_nothing_holds_begins_alone(bench: Bench, why: str) -> None:
     """A job of two GPUs runs past MPS: without the guard it could take all that its neighbours booked."""
-    assert bench.place(1, 2).reservation is not None
-    assert bench.place(2, 2, gpus=2).reservation is not None, "with the guard it shares"
+    assert bench.place(1, 2).allocation is not None
+    assert bench.place(2, 2, gpus=2).allocation is not None, "with the guard it shares"
     bench.release(2)
     without_guard(bench, why)
     placed = bench.place(3, 2, gpus=2)
-    assert placed.placement.put_back and "rad-monitor" in placed.placement.reason
+    assert placed.placement.requeue and "rad-monitor" in placed.placement.reason
     bench.release(1)
     assert len(bench.place(3, 2, gpus=2).placement.gpus) == 2
 
@@ -534,25 +536,25 @@ def test_what_nothing_holds_begins_alone(bench: Bench, why: str) -> None:
 def test_nobody_joins_what_nothing_holds_until_the_guard_is_back(bench: Bench, why: str) -> None:
     """The monitor is gone, or its guard only warns, while a job of two GPUs runs that it alone held."""
     config = bench.config
-    assert bench.place(1, 2, gpus=2).reservation is not None
+    assert bench.place(1, 2, gpus=2).allocation is not None
     without_guard(bench, why)
-    assert bench.place(2, 2).placement.put_back
-    assert bench.place(2, 2, apart=False).reservation is not None, "it cannot wait: Slurm gave it that memory"
+    assert bench.place(2, 2).placement.requeue
+    assert bench.place(2, 2, apart=False).allocation is not None, "it cannot wait: Slurm gave it that memory"
     bench.release(2)
     bench.config, bench.watched, bench.guarded = config, True, ["gpu"]
-    assert bench.place(2, 2).reservation is not None
+    assert bench.place(2, 2).allocation is not None
 
 
 @UNGUARDED
 def test_a_job_for_which_mps_did_not_start_is_held_by_the_guard_or_shares_with_nobody(
     bench: Bench, why: str
 ) -> None:
-    assert bench.place(1, 2).reservation is not None
+    assert bench.place(1, 2).allocation is not None
     assert bench.place(2, 2, uncapped=True).placement.gpus == ("GPU-0",), "with the guard it shares"
     config = bench.config
     without_guard(bench, why)
     assert bench.place(3, 2).placement.gpus == ("GPU-1",), "nobody joins it"
-    assert bench.place(4, 2, uncapped=True).placement.put_back, "it joins nobody"
+    assert bench.place(4, 2, uncapped=True).placement.requeue, "it joins nobody"
     bench.config, bench.watched, bench.guarded = config, True, ["gpu"]
     assert bench.place(4, 2, uncapped=True).placement.gpus, "beside either of them"
 
@@ -563,7 +565,7 @@ def test_nobody_joins_a_job_whose_mps_daemon_has_ended(
     bench: Bench, why: str, ends: str, shares: bool
 ) -> None:
     """Of a server alone the daemon starts the next, under the same limit."""
-    assert bench.place(1, 2).reservation is not None
+    assert bench.place(1, 2).allocation is not None
     alive = Process.running(os.getpid())
     assert alive is not None
     ended = replace(alive, started_ticks=0)
@@ -600,7 +602,9 @@ def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:
         shards=4,
         partitions=(partition_mark("gpu"),),
     )
-    source, demand = wanted(bench, with_stamp("my words", stamp(booking, user_id=os.geteuid(), key=KEY)))
+    source, demand = wanted(
+        bench, with_signed_booking("my words", signed_booking(booking, user_id=os.geteuid(), key=KEY))
+    )
     assert source == "stamp" and demand is not None
     assert (demand.kind, demand.booked_bytes, demand.estimate_bytes) == ("shared", 4 * GIB, 3 * GIB)
     assert (demand.cap_bytes, demand.smact) == (6 * GIB, 0.25)
@@ -612,8 +616,8 @@ def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:
     [
         "",
         "rad2:shared:gpus=1:mem=1:try=0:retry=1:ask=1:0123456789abcdef",
-        stamp(Booking(kind="shared", memory_bytes=GIB), user_id=4242, key=KEY),
-        stamp(Booking(kind="shared", memory_bytes=GIB), user_id=os.geteuid(), key=b"x" * 32),
+        signed_booking(Booking(kind="shared", memory_bytes=GIB), user_id=4242, key=KEY),
+        signed_booking(Booking(kind="shared", memory_bytes=GIB), user_id=os.geteuid(), key=b"x" * 32),
     ],
     ids=["none", "forged", "of another user", "under another key"],
 )
@@ -632,7 +636,7 @@ def test_an_unknown_job_gets_whole_gpus(bench: Bench, gres: str) -> None:
 def test_a_job_that_slurm_does_not_tell_of_gets_whole_gpus(bench: Bench) -> None:
     bench.slurm.answers = False
     assert wanted(bench, "", "")[0] == "assumed"
-    source, demand = wanted(bench, "", seats=(0, 1))
+    source, demand = wanted(bench, "", gpu_indices=(0, 1))
     assert source == "assumed" and demand is not None and (demand.kind, demand.gpus) == ("whole", 2)
 
 
@@ -667,7 +671,7 @@ BOUND = Booking(kind="whole", shards=10, partitions=(partition_mark("gpu"),), es
 def test_what_slurm_gave_counts_where_the_stamp_does_not_agree(
     bench: Bench, booking: Booking, given: str, expected: tuple[str, int | None]
 ) -> None:
-    source, demand = wanted(bench, stamp(booking, user_id=os.geteuid(), key=KEY), given)
+    source, demand = wanted(bench, signed_booking(booking, user_id=os.geteuid(), key=KEY), given)
     assert source == "slurm" and demand is not None
     assert (demand.kind, demand.booked_bytes, demand.estimate_bytes) == (*expected, GIB)
     assert demand.cap_bytes is None, "what Slurm gave is all that it may have"
@@ -700,7 +704,7 @@ def test_mig_is_left_alone(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gres", "seats", "expected"),
+    ("gres", "gpu_indices", "expected"),
     [
         ("shard:6", (0, 1), ("shared", 2, 3 * GIB)),
         ("shard:7", (0, 1), ("whole", 2, None)),
@@ -711,15 +715,15 @@ def test_mig_is_left_alone(bench: Bench) -> None:
     ids=["a part of each", "unequal parts", "all of both", "both parts on one GPU", "GPUs of its own"],
 )
 def test_what_slurm_gave_a_job_that_shares_two_gpus(
-    bench: Bench, gres: str, seats: tuple[int, ...], expected: tuple[str, int, int | None]
+    bench: Bench, gres: str, gpu_indices: tuple[int, ...], expected: tuple[str, int, int | None]
 ) -> None:
     booking = replace(BOUND, kind="shared", gpus=2, memory_bytes=3 * GIB, shards=6, changed=True)
-    source, demand = wanted(bench, stamp(booking, user_id=os.geteuid(), key=KEY), gres, seats)
+    source, demand = wanted(bench, signed_booking(booking, user_id=os.geteuid(), key=KEY), gres, gpu_indices)
     assert source == "slurm" and demand is not None
     assert (demand.kind, demand.gpus, demand.booked_bytes) == expected
 
 
 def test_shards_of_one_gpu_that_slurm_split_are_those_of_one(bench: Bench) -> None:
     booking = replace(BOUND, kind="shared", memory_bytes=6 * GIB, shards=6)
-    _, demand = wanted(bench, stamp(booking, user_id=os.geteuid(), key=KEY), "shard:6", (0, 1))
+    _, demand = wanted(bench, signed_booking(booking, user_id=os.geteuid(), key=KEY), "shard:6", (0, 1))
     assert demand is not None and (demand.kind, demand.gpus, demand.booked_bytes) == ("shared", 1, 6 * GIB)

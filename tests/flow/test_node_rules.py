@@ -17,19 +17,19 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from prolog.attempts import place_job
 from prolog.place import SOON_S, context_of
 from slurm_plugin.core.clock import Deadline
-from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.comments.signed_comment import signed_booking
 from slurm_plugin.core.config.load import Config, PartitionConfig, parse_config
 from slurm_plugin.core.ledger.job_file import JobFile, placed_files
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.pooled_reserve import pooled_bytes, share_of
 from slurm_plugin.core.ledger.store import LedgerStore
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Demand, Reservation
+from slurm_plugin.core.records.node import Allocation, Demand
 from slurm_plugin.core.records.submission import Booking, BookingKind
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.window import write_window
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.sweep import sweep
+from slurm_plugin.node.reconcile import reconcile_node
 from slurm_plugin.slurm.control import JobView
 from slurm_plugin.slurm.node.hook_env import HookJob
 
@@ -87,7 +87,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.settings: PartitionConfig = self.config.partitions["gpu"]
         self.boot = 0
         self.next_id = 1
-        self.running: dict[int, Reservation] = {}
+        self.running: dict[int, Allocation] = {}
         self.strangers = [0] * GPUS
         self.slurm = FakeSlurm()
         self.last_start_s = 0.0
@@ -128,7 +128,7 @@ class NodeMachine(RuleBasedStateMachine):
         restart: int,
         kind: BookingKind,
         gib: int,
-        seats: tuple[int, ...],
+        gpu_indices: tuple[int, ...],
         killed_at: int | None,
         *,
         more_gib: int = 0,
@@ -141,16 +141,16 @@ class NodeMachine(RuleBasedStateMachine):
             user_id=os.geteuid(),
             group_id=os.getegid(),
             restart=restart,
-            seats=seats,
+            gpu_indices=gpu_indices,
             partition="gpu",
         )
         demand = Demand(
             job_id=job_id,
             user_id=os.geteuid(),
             kind=kind,
-            gpus=len(seats) if kind == "whole" else 1,
+            gpus=len(gpu_indices) if kind == "whole" else 1,
             booked_bytes=None if kind == "whole" else gib * GIB,
-            seats=seats,
+            gpu_indices=gpu_indices,
             cap_bytes=(gib + more_gib) * GIB,
             estimate_bytes=gib * GIB * 3 // 4,
             profile_key=f"model{job_id % 3}",
@@ -159,45 +159,46 @@ class NodeMachine(RuleBasedStateMachine):
         try:
             context = context_of(node, job, demand, self.settings, soon=Deadline(self.clock, SOON_S))
             placed = place_job(context, start_mps=lambda _: {}, requeue=lambda _: True).placed
-            if placed.reservation is not None:
+            if placed.allocation is not None:
                 boot = node.store.boot_id
-                node.job_file(job_id).place({}, placed.reservation, boot_id=boot)
+                node.job_file(job_id).place({}, placed.allocation, boot_id=boot)
         except Killed:
             return  # slurmd drains the node and requeues the job: it does not run
-        if placed.reservation is not None:
-            self.started(placed.reservation)
+        if placed.allocation is not None:
+            self.started(placed.allocation)
 
-    def started(self, held: Reservation) -> None:
-        for uuid in held.gpus:
+    def started(self, allocation: Allocation) -> None:
+        for uuid in allocation.gpus:
             neighbours = [one for one in self.running.values() if uuid in one.gpus]
-            assert not neighbours or {one.kind for one in [held, *neighbours]} == {"shared"}
-            if held.kind == "shared":
-                booked = sum(one.booked_bytes for one in [held, *neighbours])
+            assert not neighbours or {one.kind for one in [allocation, *neighbours]} == {"shared"}
+            if allocation.kind == "shared":
+                booked = sum(one.booked_bytes for one in [allocation, *neighbours])
                 assert booked + self.strangers[int(uuid[-1])] <= USABLE
-                pooled = pooled_bytes(share_of(one) for one in [held, *neighbours])
+                pooled = pooled_bytes(share_of(one) for one in [allocation, *neighbours])
                 assert (
-                    held.limit_bytes == held.booked_bytes or pooled + self.strangers[int(uuid[-1])] <= USABLE
+                    allocation.limit_bytes == allocation.booked_bytes
+                    or pooled + self.strangers[int(uuid[-1])] <= USABLE
                 )
-        self.running[held.job_id] = held
-        kind, memory_bytes = held.kind, None if held.kind == "whole" else held.booked_bytes
+        self.running[allocation.job_id] = allocation
+        kind, memory_bytes = allocation.kind, None if allocation.kind == "whole" else allocation.booked_bytes
         booking = Booking(
             kind=kind,
             memory_bytes=memory_bytes,
-            cap_bytes=held.cap_bytes,
-            estimate_bytes=held.estimate_bytes,
-            profile_key=held.profile_key,
-            gpus=len(held.gpus),
+            cap_bytes=allocation.cap_bytes,
+            estimate_bytes=allocation.estimate_bytes,
+            profile_key=allocation.profile_key,
+            gpus=len(allocation.gpus),
         )
-        self.slurm.views[held.job_id] = JobView(
-            job_id=held.job_id,
+        self.slurm.views[allocation.job_id] = JobView(
+            job_id=allocation.job_id,
             user_id=0,
             state="RUNNING",
-            restarts=held.restart,
-            comment=stamp(booking, user_id=0, key=KEY),
+            restarts=allocation.restart,
+            comment=signed_booking(booking, user_id=0, key=KEY),
         )
-        slurmstepd(self.proc, STEPS + held.job_id, f"{held.job_id}.batch")
-        gpus = {"CUDA_VISIBLE_DEVICES": ",".join(held.gpus)}
-        process(self.proc, TASKS + held.job_id, parent=STEPS + held.job_id, environment=gpus)
+        slurmstepd(self.proc, STEPS + allocation.job_id, f"{allocation.job_id}.batch")
+        gpus = {"CUDA_VISIBLE_DEVICES": ",".join(allocation.gpus)}
+        process(self.proc, TASKS + allocation.job_id, parent=STEPS + allocation.job_id, environment=gpus)
 
     def ended(self, job_id: int) -> None:
         self.running.pop(job_id, None)
@@ -217,35 +218,35 @@ class NodeMachine(RuleBasedStateMachine):
         target=jobs,
         kind=st.sampled_from(["shared", "shared", "shared", "whole"]),
         gib=st.integers(1, 10),
-        seats=st.lists(st.integers(0, GPUS - 1), min_size=1, max_size=2, unique=True),
+        gpu_indices=st.lists(st.integers(0, GPUS - 1), min_size=1, max_size=2, unique=True),
         killed_at=st.none() | st.integers(0, 4),
         more_gib=st.integers(0, 10),
     )
     def arrives(
-        self, kind: BookingKind, gib: int, seats: list[int], killed_at: int | None, more_gib: int
+        self, kind: BookingKind, gib: int, gpu_indices: list[int], killed_at: int | None, more_gib: int
     ) -> object:
         job_id, self.next_id = self.next_id, self.next_id + 1
-        chosen = tuple(seats) if kind == "whole" else (seats[0],)
+        chosen = tuple(gpu_indices) if kind == "whole" else (gpu_indices[0],)
         self.prolog(job_id, 0, kind, gib, chosen, killed_at, more_gib=more_gib)
         return job_id if job_id in self.running else multiple()
 
     @rule(job_id=consumes(jobs), epilogs=st.integers(0, 2))
     def ends(self, job_id: int, epilogs: int) -> None:
-        held = self.running.get(job_id)
+        allocation = self.running.get(job_id)
         self.ended(job_id)
         for _ in range(epilogs):
-            self.epilog(job_id, held.restart if held else 0)
+            self.epilog(job_id, allocation.restart if allocation else 0)
 
     @rule(job_id=jobs, gib=st.integers(1, 10), killed_at=st.none() | st.integers(0, 4), late=st.booleans())
     def runs_again(self, job_id: int, gib: int, killed_at: int | None, late: bool) -> None:
-        held = self.running.get(job_id)
-        if held is None:
+        allocation = self.running.get(job_id)
+        if allocation is None:
             return
         self.ended(job_id)
-        self.epilog(job_id, held.restart)
-        self.prolog(job_id, held.restart + 1, "shared", gib, held.seats[:1], killed_at)
+        self.epilog(job_id, allocation.restart)
+        self.prolog(job_id, allocation.restart + 1, "shared", gib, allocation.gpu_indices[:1], killed_at)
         if late:
-            self.epilog(job_id, held.restart)
+            self.epilog(job_id, allocation.restart)
 
     @rule(seconds=st.integers(1, 200))
     def time_passes(self, seconds: int) -> None:
@@ -258,7 +259,7 @@ class NodeMachine(RuleBasedStateMachine):
     @rule(killed_at=st.none() | st.integers(0, 1))
     def the_monitor_sweeps(self, killed_at: int | None) -> None:
         with contextlib.suppress(Killed):
-            sweep(self.node(killed_at), self.readings())
+            reconcile_node(self.node(killed_at), self.readings())
 
     @rule(gpu=st.integers(0, GPUS - 1), gib=st.integers(0, 9))
     def a_stranger_comes_or_goes(self, gpu: int, gib: int) -> None:
@@ -268,7 +269,7 @@ class NodeMachine(RuleBasedStateMachine):
     def slurm_answers(self, answers: bool) -> None:
         self.slurm.answers = answers
 
-    @rule(content=st.sampled_from([None, b"", b"{}", b"\xff", b'{"boot_id": "0", "reservations": 3}']))
+    @rule(content=st.sampled_from([None, b"", b"{}", b"\xff", b'{"boot_id": "0", "allocations": 3}']))
     def the_ledger_is_lost_or_damaged(self, content: bytes | None) -> None:
         path = self.run_folder / "ledger"
         if path.exists():
@@ -292,11 +293,13 @@ class NodeMachine(RuleBasedStateMachine):
             return
         found = LedgerStore(self.run_folder, clock=self.clock, boot_id=str(self.boot)).read()
         if not found.lost:
-            held = {one.job_id: one for one in found.ledger.reservations}
+            allocation = {one.job_id: one for one in found.ledger.allocations}
             for job_id, one in self.running.items():
-                assert job_id in held
-                assert held[job_id].gpus == one.gpus
-                assert held[job_id].kind in (one.kind, "whole"), "of what is not known the whole is kept"
+                assert job_id in allocation
+                assert allocation[job_id].gpus == one.gpus
+                assert allocation[job_id].kind in (one.kind, "whole"), (
+                    "of what is not known the whole is kept"
+                )
 
     @invariant()
     def a_minute_later_nothing_of_the_dead_is_left(self) -> None:
@@ -309,11 +312,11 @@ class NodeMachine(RuleBasedStateMachine):
         if not (self.run_folder / "ledger").exists():
             self.last_start_s = self.clock.time_s  # what is found again counts as young
         for _ in range(2):  # one list of jobs that lacks one proves nothing
-            sweep(self.node(), self.readings())
+            reconcile_node(self.node(), self.readings())
         if self.clock.time_s < self.last_start_s + 60:
             return
         found = LedgerStore(self.run_folder, clock=self.clock, boot_id=str(self.boot)).read()
-        assert {one.job_id for one in found.ledger.reservations} == self.running.keys()
+        assert {one.job_id for one in found.ledger.allocations} == self.running.keys()
         assert {
             file.job_id for file in placed_files(self.run_folder, boot_id=str(self.boot))
         } <= self.running.keys()

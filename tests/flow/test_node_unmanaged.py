@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock, FakeSlurm
 
-from prolog.seats import why_no_start
+from prolog.no_gpus import why_no_start
 from prolog.unmanaged import as_given, note
 from slurm_plugin.core.booking.gres_text import parse_gres
-from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.comments.signed_comment import signed_booking
 from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.store import LedgerStore
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.node.facts import Card, NodeFacts, facts_of, pin_of, read_facts
+from slurm_plugin.node.facts import NodeFacts, NodeGpu, facts_of, pin_of, read_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobView, NodeView
 from slurm_plugin.slurm.node.hook_env import HookJob
@@ -39,17 +39,17 @@ FACTS = NodeFacts(
     name="n0",
     partitions=("gpu", "plain"),
     shards=32,
-    cards=tuple(Card(uuid=f"GPU-{index}", index=index, usable_bytes=141 * GIB) for index in range(2)),
+    gpus=tuple(NodeGpu(uuid=f"GPU-{index}", index=index, usable_bytes=141 * GIB) for index in range(2)),
 )
 
 
-def job(partition: str = "plain", *, seats: tuple[int, ...] = (1,), comment: str = "") -> HookJob:
+def job(partition: str = "plain", *, gpu_indices: tuple[int, ...] = (1,), comment: str = "") -> HookJob:
     return HookJob(
         job_id=7,
         user_id=os.geteuid(),
         group_id=os.getegid(),
         partition=partition,
-        seats=seats,
+        gpu_indices=gpu_indices,
         comment=comment,
         node="n0",
     )
@@ -98,7 +98,7 @@ def bench(tmp_path: Path) -> Bench:
 def test_a_shard_is_worth_what_it_is_on_this_node_whatever_a_partition_says(bench: Bench) -> None:
     bench.asks_for("gres:shard:4")
     given = note(bench.node, job())
-    assert given is not None and bench.node.store.read().ledger.reservations == (given,)
+    assert given is not None and bench.node.store.read().ledger.allocations == (given,)
     assert (given.kind, given.gpus, given.managed) == ("shared", ("GPU-1",), False)
     assert given.booked_bytes == 4 * 141 * GIB // 16
 
@@ -118,7 +118,7 @@ def test_of_a_silent_slurm_the_whole_is_noted(bench: Bench) -> None:
 
 def test_mig_and_a_gpu_that_nobody_knows_are_not_noted() -> None:
     assert as_given(job(), FACTS, parse_gres("gres/gpu:1g.10gb:1"), now_s=0.0) is None
-    assert as_given(job(seats=(9,)), FACTS, (), now_s=0.0) is None
+    assert as_given(job(gpu_indices=(9,)), FACTS, (), now_s=0.0) is None
 
 
 def test_where_no_job_of_ours_can_come_nothing_is_asked_or_written(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_where_no_job_of_ours_can_come_nothing_is_asked_or_written(tmp_path: Pat
     asked = bench.slurm.asked
     assert note(bench.node, job()) is None
     assert bench.slurm.asked == asked
-    assert bench.node.store.read().ledger.reservations == ()
+    assert bench.node.store.read().ledger.allocations == ()
 
 
 @pytest.mark.parametrize(
@@ -150,15 +150,15 @@ def test_facts_are_asked_for_once_and_forgotten_at_a_reboot(bench: Bench, tmp_pa
 
 
 def test_a_booked_job_without_seats_does_not_start(bench: Bench) -> None:
-    signed = stamp(Booking(kind="shared", memory_bytes=GIB), user_id=os.geteuid(), key=KEY)
-    assert why_no_start(bench.node, job("gpu", seats=(), comment=signed)) is not None
+    signed = signed_booking(Booking(kind="shared", memory_bytes=GIB), user_id=os.geteuid(), key=KEY)
+    assert why_no_start(bench.node, job("gpu", gpu_indices=(), comment=signed)) is not None
     assert bench.slurm.asked == 1, "the booking said it; only the facts were asked for"
 
 
 def test_a_job_whose_owner_took_the_gpu_out_of_it_starts_without(bench: Bench) -> None:
     """It went back into the queue without end: `scontrol update JobId=... TresPerNode=` leaves the signed booking."""
     changed = Booking(kind="shared", memory_bytes=GIB, changed=True)
-    taken_out = job("gpu", seats=(), comment=stamp(changed, user_id=os.geteuid(), key=KEY))
+    taken_out = job("gpu", gpu_indices=(), comment=signed_booking(changed, user_id=os.geteuid(), key=KEY))
     bench.asks_for("gres:")
     assert why_no_start(bench.node, taken_out) is None
     bench.asks_for("gres:shard:3")
@@ -174,6 +174,6 @@ def test_of_a_job_without_booking_and_seats_slurm_says_whether_it_wants_a_gpu(
     bench: Bench, gres: str, starts: bool
 ) -> None:
     bench.asks_for(gres)
-    assert (why_no_start(bench.node, job("gpu", seats=())) is None) == starts
+    assert (why_no_start(bench.node, job("gpu", gpu_indices=())) is None) == starts
     bench.slurm.answers = False
-    assert why_no_start(bench.node, job("gpu", seats=())) is None
+    assert why_no_start(bench.node, job("gpu", gpu_indices=())) is None

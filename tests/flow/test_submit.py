@@ -148,7 +148,7 @@ def test_from_a_summary_to_a_signed_booking(lua: str, hooks: LuaProgram, tmp_pat
         environment={"SLURM_GPUS": "1"},
     )
     job = answer["job"]
-    booking = signed_comment.read_stamp(job["comment"], user_id=1000, key=KEY)
+    booking = signed_comment.read_signed_booking(job["comment"], user_id=1000, key=KEY)
     assert booking is not None and booking.kind == "shared"
     wait_until(lambda: asked_of(tmp_path / "logs" / EVENTS))  # the log is written after the answer
     asked = asked_of(tmp_path / "logs" / EVENTS)

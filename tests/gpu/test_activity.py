@@ -13,7 +13,7 @@ from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.placement.choose import choose_gpu
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Demand, Reservation
+from slurm_plugin.core.records.node import Allocation, Demand
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 
@@ -52,14 +52,22 @@ def test_one_thread_in_one_block(gpu: GpuReading, results: Results):
 
     # The same GPU, with a neighbour that is older than the window, as SMACT and as utilisation tell it.
     settings = PartitionConfig(collocate=True, on_saturated="wait", policy="magm")
-    neighbour = Reservation(
-        job_id=1, user_id=0, kind="shared", gpus=(gpu.uuid,), seats=(0,), booked_bytes=4 * GIB, created_s=0.0
+    neighbour = Allocation(
+        job_id=1,
+        user_id=0,
+        kind="shared",
+        gpus=(gpu.uuid,),
+        gpu_indices=(0,),
+        booked_bytes=4 * GIB,
+        created_s=0.0,
     )
-    demand = Demand(job_id=2, user_id=0, kind="shared", gpus=1, booked_bytes=8 * GIB, seats=(gpu.index,))
+    demand = Demand(
+        job_id=2, user_id=0, kind="shared", gpus=1, booked_bytes=8 * GIB, gpu_indices=(gpu.index,)
+    )
     placed = {
         name: choose_gpu(
             (dataclasses.replace(last[-1], smact=activity),),
-            Ledger(reservations=(neighbour,)),
+            Ledger(allocations=(neighbour,)),
             demand,
             settings,
             pin="bound",
@@ -69,4 +77,4 @@ def test_one_thread_in_one_block(gpu: GpuReading, results: Results):
     }
     results.add(by_smact=placed["smact"].reason, by_utilisation=placed["utilisation"].reason)
     assert placed["smact"].gpus == (gpu.uuid,)
-    assert placed["utilisation"].put_back
+    assert placed["utilisation"].requeue

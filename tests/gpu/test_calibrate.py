@@ -13,7 +13,7 @@ from gpu.programs import PYTHON, Results, Training, eventually
 from slurm_plugin.core.config import toml
 from slurm_plugin.core.config.load import Config, load_config
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.submission import Claims, MemoryEstimate
+from slurm_plugin.core.records.submission import MemoryEstimate, UserDirectives
 from slurm_plugin.core.units import MIB, to_mib_up
 from slurm_plugin.directives import directives_of, profile_of
 from slurm_plugin.estimate import Estimator
@@ -44,12 +44,12 @@ def resnet18(config: Config) -> MemoryEstimate:
     assert directives is not None
     read = profile_of(directives, (EXAMPLES,))
     assert read is not None
-    estimate = Estimator.from_config(config).estimate(Claims(profile=read[0]))
+    estimate = Estimator.from_config(config).estimate(UserDirectives(profile=read[0]))
     assert estimate is not None
     return estimate
 
 
-def held_bytes(uuid: str, pid: int) -> int:
+def used_bytes(uuid: str, pid: int) -> int:
     """Return what the driver counts for one process."""
     gpu = next(each for each in NvmlTelemetry().read() if each.uuid == uuid)
     return next((process.memory_bytes or 0 for process in gpu.processes if process.pid == pid), 0)
@@ -60,7 +60,7 @@ def real_training(gpu: GpuReading, folder: Path) -> tuple[int, int]:
     training = Training(folder, "check", *TRAINING, env={"CUDA_VISIBLE_DEVICES": gpu.uuid})
     try:
         training.wait_steps(reports=20)
-        held = held_bytes(gpu.uuid, training.process.pid)
+        held = used_bytes(gpu.uuid, training.process.pid)
         eventually("the training ends", lambda: training.process.poll() is not None, 60.0)
     finally:
         training.stop()

@@ -9,7 +9,7 @@ import pytest
 
 from gpumemnet.learning.dataset.child import Job
 from gpumemnet.learning.dataset.generate import generate
-from gpumemnet.learning.dataset.nvml import Card
+from gpumemnet.learning.dataset.nvml import Device
 from gpumemnet.learning.dataset.runner import Runner
 from gpumemnet.learning.dataset.store import TRAINING_ROWS, read_records
 
@@ -19,7 +19,7 @@ GIB = 1 << 30
 
 def measured(jobs: list[Job], slots: int) -> dict[int, dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    Runner(jobs, Card(), rows.append, slots=slots, stop_at_s=time.monotonic() + 200).run()
+    Runner(jobs, Device(), rows.append, slots=slots, stop_at_s=time.monotonic() + 200).run()
     return {r["index"]: r for r in rows if r["outcome"] == "ok"}
 
 

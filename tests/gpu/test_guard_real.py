@@ -17,7 +17,7 @@ from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 from slurm_plugin.core.process.run import SYSTEM_PATH, find_program
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.incident_file import read_incidents
 from slurm_plugin.guard.incidents import Incident
@@ -72,12 +72,12 @@ class Node:
             gpu_bytes=self.gpu.usable_bytes,
             key=self.key,
         )
-        held = Reservation(
+        held = Allocation(
             job_id=job_id,
             user_id=user,
             kind="shared",
             gpus=(self.gpu.uuid,),
-            seats=(0,),
+            gpu_indices=(0,),
             booked_bytes=cap,
             created_s=self.clock.monotonic_s(),
             partition="gpu",
@@ -123,7 +123,7 @@ def node(gpu: GpuReading, run_folder: Path) -> Iterator[Node]:
         client.kill()
     for training in made.trainings:
         training.stop()
-    Mps(run_folder).sweep(())
+    Mps(run_folder).stop_unused(())
 
 
 def without(env: Mapping[str, str], *names: str) -> dict[str, str]:

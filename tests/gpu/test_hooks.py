@@ -18,7 +18,7 @@ from gpu.programs import Results, eventually
 
 from slurm_plugin.core.booking.verification import partition_mark
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.comments.signed_comment import signed_booking
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.submission import Booking
@@ -77,7 +77,7 @@ pin = "bound"
             **more,
         }
         if booking is not None:
-            env["SLURM_JOB_COMMENT"] = stamp(booking, user_id=4711, key=self.key)
+            env["SLURM_JOB_COMMENT"] = signed_booking(booking, user_id=4711, key=self.key)
         started_s = time.monotonic()
         done = subprocess.run(
             [sys.executable, "-I", "-m", module, "--config", str(self.config)],
@@ -92,9 +92,9 @@ pin = "bound"
         assert done.returncode == 0, done.stderr
         return took_s
 
-    def held(self) -> dict[int, list[str]]:
+    def allocation(self) -> dict[int, list[str]]:
         store = LedgerStore(self.run, clock=SystemClock(), boot_id=boot_id())
-        return {held.job_id: list(held.gpus) for held in store.read().ledger.reservations}
+        return {allocation.job_id: list(allocation.gpus) for allocation in store.read().ledger.allocations}
 
     def log(self, hook: str = "prolog") -> str:
         return (self.folder / "log" / f"{hook}.log").read_text()
@@ -135,9 +135,9 @@ def test_hook_times(
         prologs, epilogs = [], []
         for number in range(RUNS):
             prologs.append(node.hook("prolog", 100 + number, SHARED))
-            assert node.held() == {100 + number: [gpu.uuid]}, node.log()
+            assert node.allocation() == {100 + number: [gpu.uuid]}, node.log()
             epilogs.append(node.hook("epilog", 100 + number, SHARED, SLURM_JOB_EXIT_CODE="0"))
-            assert node.held() == {}
+            assert node.allocation() == {}
         results.add(
             **{
                 f"{mark}_prolog_p50_ms": statistics.median(prologs) * 1000,
@@ -156,7 +156,7 @@ def test_hook_times_with_mps(gpu: GpuReading, run_folder: Path, results: Results
     assert "CUDA_MPS_PIPE_DIRECTORY" in node.environment(103), node.log()
     times = [node.hook("epilog", 100 + number, SHARED, SLURM_JOB_EXIT_CODE="0") for number in range(4)]
     results.add(epilogs_ms=[each * 1000 for each in times[:-1]], last_epilog_ms=times[-1] * 1000)
-    assert node.held() == {}
+    assert node.allocation() == {}
     assert not list((node.run / "mps" / gpu.uuid).glob("4711/pipe"))
 
 
@@ -170,9 +170,9 @@ def test_kill_9_of_the_monitor(
     process.wait(10)
     eventually("window stale", lambda: read_window(node.run, now_s=time.time()) is None, 10.0)
     took_s = node.hook("prolog", 7, SHARED)
-    assert node.held() == {7: [gpu.uuid]}
+    assert node.allocation() == {7: [gpu.uuid]}
     node.hook("epilog", 7, SHARED, SLURM_JOB_EXIT_CODE="0")
-    assert node.held() == {}
+    assert node.allocation() == {}
     monitor.append(start_monitor(node))
     results.add(prolog_without_monitor_ms=took_s * 1000, restarted="window is back")
 
@@ -186,12 +186,12 @@ def test_a_full_run(gpu: GpuReading, run_folder: Path, results: Results):
             while True:
                 filler.write(bytes(4096))
         node.hook("prolog", 2, WHOLE)
-        full = node.held()
+        full = node.allocation()
         node.hook("epilog", 1, SHARED, SLURM_JOB_EXIT_CODE="0")
-        after = node.held()
+        after = node.allocation()
         (node.run / "filler").unlink()
         node.hook("prolog", 3, WHOLE)
-        emptied = node.held()
+        emptied = node.allocation()
         results.add(while_full=full, after_epilog=after, after_emptying=emptied)
         assert full == {1: [gpu.uuid]}
         assert 1 not in after
@@ -204,5 +204,5 @@ def test_an_exclusive_gpu_stays_exclusive(gpu: GpuReading, run_folder: Path):
     node = Node(run_folder, gpu)
     node.hook("prolog", 1, WHOLE)
     node.hook("prolog", 2, SHARED)
-    assert node.held() == {1: [gpu.uuid]}
+    assert node.allocation() == {1: [gpu.uuid]}
     assert "no GPU" in node.log()

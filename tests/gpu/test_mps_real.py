@@ -81,7 +81,7 @@ def node(gpu: GpuReading, run_folder: Path) -> Iterator[Node]:
     yield made
     for client in made.clients:
         client.kill()
-    Mps(run_folder).sweep(())
+    Mps(run_folder).stop_unused(())
 
 
 def test_mps_is_verified_counted_and_stopped(node: Node, results: Results):
@@ -191,7 +191,7 @@ def test_mps_after_kill_9_of(victim: str, node: Node, results: Results):
     now = node.pids()
     for client in node.clients:
         client.kill()
-    Mps(node.run).sweep(())
+    Mps(node.run).stop_unused(())
     eventually("all gone", lambda: node.gone(daemon, server, *now), 5.0)
 
 

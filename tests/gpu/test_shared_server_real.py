@@ -57,7 +57,7 @@ def node(gpu: GpuReading, run_folder: object) -> Iterator[Shared]:
     yield made
     for client in made.clients:
         client.kill()
-    Mps(made.run).sweep(())
+    Mps(made.run).stop_unused(())
 
 
 def failed(client: Client) -> str:

@@ -81,4 +81,4 @@ def test_sharing(gpu: GpuReading, run_folder: Path, results: Results):
         assert max(pauses) < 2.0
     finally:
         stop(trainings)
-        mps.sweep(())
+        mps.stop_unused(())

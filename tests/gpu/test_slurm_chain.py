@@ -90,7 +90,7 @@ def test_the_whole_way_round(cluster: Cluster, jobs: Jobs, gpu: GpuReading, resu
     everyone = [*shared, other, grows, whole]
 
     eventually("four at once", lambda: all(spans(jobs, job_id) for job_id in [*shared, other]), 90.0)
-    held = cluster.reservations(NODE)
+    held = cluster.allocations(NODE)
     eventually("grows is put back and runs again", lambda: len(spans(jobs, grows)) == 2, 180.0)
     ended = {job_id: jobs.wait(job_id, timeout_s=180.0) for job_id in everyone}
     took_s = time.time() - started_s
@@ -133,5 +133,5 @@ def test_the_whole_way_round(cluster: Cluster, jobs: Jobs, gpu: GpuReading, resu
     every = [span for job_id in everyone for span in spans(jobs, job_id)]
     for mine, theirs in itertools.product(alone, every):
         assert mine == theirs or mine[1] <= theirs[0] or theirs[1] <= mine[0]
-    eventually("ledger empty", lambda: cluster.reservations(NODE) == [], 20.0)
+    eventually("ledger empty", lambda: cluster.allocations(NODE) == [], 20.0)
     assert not list((run / "mps").glob("*/*/pipe"))

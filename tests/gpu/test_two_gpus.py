@@ -98,7 +98,7 @@ class Site:
         self.watch(f"job {job_id} holds memory", lambda: bool(self.runs(job_id)))
         told = self.told(job_id)
         seen = sorted(self.uuid_of[index] for _, index in self.runs(job_id)[-1].gpus)
-        held = next(row["gpus"] for row in self.cluster.reservations(NODE) if row["job_id"] == job_id)
+        held = next(row["gpus"] for row in self.cluster.allocations(NODE) if row["job_id"] == job_id)
         assert sorted(told) == seen == sorted(held)
         assert f"RAD_GPUS={','.join(held)}\n" in self.output(job_id)
         return told
@@ -124,14 +124,14 @@ class Site:
 
     def youngest_s(self) -> float:
         """Return the age of the youngest job on the node."""
-        return time.monotonic() - max(float(row["created_s"]) for row in self.cluster.reservations(NODE))
+        return time.monotonic() - max(float(row["created_s"]) for row in self.cluster.allocations(NODE))
 
     def end(self, *job_ids: int) -> None:
         """Cancel jobs and wait until they hold nothing."""
         self.cluster.slurm("scancel", "--full", *map(str, job_ids))
         self.watch(
             f"{job_ids} hold nothing",
-            lambda: not {row["job_id"] for row in self.cluster.reservations(NODE)} & set(job_ids),
+            lambda: not {row["job_id"] for row in self.cluster.allocations(NODE)} & set(job_ids),
         )
 
 
@@ -165,7 +165,7 @@ def site(cluster: Cluster, gpus: tuple[GpuReading, ...], request: pytest.Fixture
     folder.chmod(0o1777)
     yield Site(cluster, gpus[:2], folder)
     cluster.cancel_jobs()
-    eventually("the node is empty", lambda: cluster.reservations(NODE) == [])
+    eventually("the node is empty", lambda: cluster.allocations(NODE) == [])
 
 
 def test_a_gpu_of_ones_own_is_an_empty_one(site: Site, results: Results):

@@ -12,9 +12,9 @@ import pytest
 from lua.lua_programs import VERSIONS
 from lua.test_rad_cli import CliFilter
 
-WHOLE = {"SLURM_JOB_ID": "7", "RAD_JOB": "7", "RAD_KIND": "whole", "RAD_SHARDS": "39", "RAD_SEATS": "2"}
+WHOLE = {"SLURM_JOB_ID": "7", "RAD_JOB": "7", "RAD_KIND": "whole", "RAD_SHARDS": "39", "RAD_GPU_INDICES": "2"}
 SHARED = {**WHOLE, "RAD_KIND": "shared", "RAD_SHARDS": "6"}
-PAIR = {**SHARED, "RAD_SHARDS": "12", "RAD_SEATS": "0,1"}
+PAIR = {**SHARED, "RAD_SHARDS": "12", "RAD_GPU_INDICES": "0,1"}
 ONE_OF_PAIR = {"gres": "", "tres-per-task": "gres/shard:6", "tres-bind": "gres/shard:per_task:6"}
 OLD_SRUN = "#!/bin/sh\necho slurm-wlm 22.05.8\n"
 NEW_SRUN = "#!/bin/sh\necho slurm 24.11.5\n"

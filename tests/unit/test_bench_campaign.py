@@ -297,7 +297,7 @@ def test_a_job_that_waits_beside_idle_cards_is_stuck_after_a_while() -> None:
         ({1: job("COMPLETED")}, False),
         ({1: job("PENDING", EligibleTime="2999-01-01T00:00:00")}, False),
     ],
-    ids=["slow", "before the first job", "between jobs", "put back"],
+    ids=["slow", "before the first job", "between jobs", "requeued"],
 )
 def test_what_is_slow_or_early_is_not_stuck(seen: dict[int, dict[str, str]], active: bool) -> None:
     assert lost_after(Patience(), seen, active=active) == ""

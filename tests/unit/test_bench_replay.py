@@ -143,13 +143,13 @@ def test_figures_of_a_run_worked_out_by_hand() -> None:
         job(5.0),  # never started: the run was cut off
     ]
     card = {"used_mib": [0, 50], "usable_mib": 100, "smact": [None, 0.5], "energy_j": 70.0}
-    found = figures(jobs, {"cards": [card]})
+    found = figures(jobs, {"gpus": [card]})
     assert (found["jobs"], found["ended_well"]) == (3, 2)
     assert (found["makespan_s"], found["mean_waiting_s"]) == (31.0, 1.5)
     assert found["mean_completion_s"] == (12.0 + 29.0) / 2
     assert (found["median_slowdown"], found["max_slowdown"]) == (2.0, 2.0)
     assert (found["crashes"], found["recoveries"], found["lost_to_crashes_s"]) == (1, 1, 2.0)
-    assert found["put_backs"] == 1, "of two restarts one was a recovery"
+    assert found["requeues"] == 1, "of two restarts one was a recovery"
     assert (found["booked_over_used"], found["energy_j"]) == (2.0, 70.0)
     assert (found["smact_mean"], found["memory_mean_share"]) == (0.5, 0.25)
 

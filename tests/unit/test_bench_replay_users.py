@@ -126,7 +126,7 @@ def test_a_report_names_users_and_seed(tmp_path: Path) -> None:
         "stand_in": False,
         "figures": dict.fromkeys(NEEDED, 1.0),
         "jobs": [],
-        "samples": {"times_s": [], "cards": []},
+        "samples": {"times_s": [], "gpus": []},
         "machine": {"slurm": "24.11.5", "commit": "c"},
     }
     rows = {

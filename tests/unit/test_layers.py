@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "slurm_plugin.guard",
         "slurm_plugin.node",
     ),
-    "slurm_plugin.monitor.sweeper": ("slurm_plugin.core", "slurm_plugin.node"),
+    "slurm_plugin.monitor.reconciler": ("slurm_plugin.core", "slurm_plugin.node"),
     "slurm_plugin.node": ("slurm_plugin.core", "slurm_plugin.slurm", "slurm_plugin.node"),
     "slurm_plugin.guard": (
         "slurm_plugin.core",
@@ -393,7 +393,7 @@ RECORDS = ("gpumemnet.summaries.graph.tape", "gpumemnet.profile.record")
 """Records that are needed below their folder."""
 
 
-def room_of(module: str) -> str:
+def candidate_of(module: str) -> str:
     """Return the folder of a module; a file beside folders stands for itself."""
     folder = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
     return module if module in RECORDS or folder in HAVE_FOLDERS else folder
@@ -404,8 +404,10 @@ def test_folders_import_in_one_direction(package: str) -> None:
     between: dict[str, set[str]] = {}
     for module, needed in needs().items():
         if within(module, (package,)):
-            here = between.setdefault(room_of(module), set())
-            here |= {room_of(name) for name in needed if within(name, (package,))} - {room_of(module)}
+            here = between.setdefault(candidate_of(module), set())
+            here |= {candidate_of(name) for name in needed if within(name, (package,))} - {
+                candidate_of(module)
+            }
     try:
         TopologicalSorter(between).prepare()
     except CycleError as exc:
@@ -476,7 +478,7 @@ def test_units_live_in_one_place(path: Path) -> None:
         "slurm_plugin.core.comments.signed_comment": {1024},  # characters of a comment
         "slurm_plugin.core.config.timed_read": {1 << 20},  # units.py loads more than the file's readers may
         "slurm_plugin.core.config.partition": {1024},  # MiB of a shard, a default in the unit of its name
-        "gpumemnet.cli.told": {1024},  # likewise
+        "gpumemnet.cli.reported": {1024},  # likewise
         "gpumemnet.directives.values": {1024, 1 << 30},  # most GPUs of one job; the largest count
         "gpumemnet.cli.rad_estimate": {1 << 30},  # likewise
         "gpumemnet.tracing.script.shield.listened": {1 << 30},  # the bit of calls by x32

@@ -112,7 +112,7 @@ def fit(samples: Sequence[Sample], prior: Mapping[str, int]) -> dict[str, Fitted
     return found
 
 
-class _Asked(dict[str, int]):
+class _Recorded(dict[str, int]):
     """Numbers that record which of them were read."""
 
     def __init__(self, rule: Mapping[str, int]) -> None:
@@ -128,9 +128,9 @@ def _concerned(samples: Iterable[Sample], rule: Mapping[str, int]) -> dict[str, 
     """Return the calls that each number can affect: those whose workspace reads it, by its name."""
     found: dict[str, list[Sample]] = {name: [] for name in FITTED}
     for sample in samples:
-        asked = _Asked(rule)
-        workspace_by(sample.plan, asked)
-        for name in asked.names & found.keys():
+        recorded = _Recorded(rule)
+        workspace_by(sample.plan, recorded)
+        for name in recorded.names & found.keys():
             found[name].append(sample)
     return found
 

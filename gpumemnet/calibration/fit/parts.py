@@ -14,14 +14,14 @@ class Part:
         program: File in gpumemnet/calibration/measure/.
         arguments: Arguments of the program.
         takes_s: Approximate duration, most of it importing torch.
-        tells: The rules that follow from it.
+        measures: The rules that follow from it.
     """
 
     name: str
     program: str
     arguments: tuple[str, ...]
     takes_s: int
-    tells: str
+    measures: str
 
 
 PARTS = (
@@ -30,42 +30,42 @@ PARTS = (
         program="rules.py",
         arguments=("device",),
         takes_s=10,
-        tells="versions, memory, multiprocessors",
+        measures="versions, memory, multiprocessors",
     ),
     Part(
         name="conv",
         program="base.py",
         arguments=("conv",),
         takes_s=15,
-        tells="base of a process with convolutions",
+        measures="base of a process with convolutions",
     ),
     Part(
         name="dense",
         program="base.py",
         arguments=("dense",),
         takes_s=15,
-        tells="base of other processes",
+        measures="base of other processes",
     ),
     Part(
         name="convs_only",
         program="base.py",
         arguments=("convs_only",),
         takes_s=15,
-        tells="how much lower the base is without cuBLAS",
+        measures="how much lower the base is without cuBLAS",
     ),
     Part(
         name="segments",
         program="rules.py",
         arguments=("segments",),
         takes_s=10,
-        tells="the allocator's segments and thresholds",
+        measures="the allocator's segments and thresholds",
     ),
     Part(
         name="cublas",
         program="rules.py",
         arguments=("cublas",),
         takes_s=10,
-        tells="workspaces of cuBLAS and cuBLASLt",
+        measures="workspaces of cuBLAS and cuBLASLt",
     ),
     *(
         Part(
@@ -73,7 +73,7 @@ PARTS = (
             program="convolutions.py",
             arguments=(str(seed), "near") if seed % 2 else (str(seed),),
             takes_s=30,
-            tells="cuDNN's workspaces, by 260 drawn convolutions",
+            measures="cuDNN's workspaces, by 260 drawn convolutions",
         )
         for seed in range(4)
     ),
@@ -82,7 +82,7 @@ PARTS = (
         program="rules.py",
         arguments=("mps",),
         takes_s=20,
-        tells="memory of an MPS server and of a client's context",
+        measures="memory of an MPS server and of a client's context",
     ),
 )
 CONVOLUTIONS = tuple(part.name for part in PARTS if part.program == "convolutions.py")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpumemnet.calibration.fit.tellers import TELLERS, Seen
+from gpumemnet.calibration.fit.derivations import DERIVATIONS, Seen
 from gpumemnet.errors import SetupError
 from gpumemnet.gpu_memory.rules import numbers
 from gpumemnet.gpu_memory.rules.numbers import COLUMNS, UNIT_BYTES, Rule, Status
@@ -59,12 +59,12 @@ def rows(seen: Seen, *, found_by: str) -> Table:
     known = {(rule.library, rule.name): rule for rule in numbers.read_table(numbers.TABLE)}
     made: list[Rule] = []
     notes: list[str] = []
-    for library, needs, tell in TELLERS:
+    for library, needs, derive in DERIVATIONS:
         if not all(name in seen for name in needs):
             notes.append(f"{library}: not measured ({', '.join(n for n in needs if n not in seen)})")
             continue
         try:
-            told, more = tell(seen)
+            values, more = derive(seen)
         except (SetupError, KeyError, TypeError, ValueError, ZeroDivisionError) as exc:
             notes.append(f"{library}: nothing usable was measured ({exc})")
             continue
@@ -77,7 +77,7 @@ def rows(seen: Seen, *, found_by: str) -> Table:
                 status=Status.MEASURED,
                 found_by=found_by,
             )
-            for name, value in told.items()
+            for name, value in values.items()
         ]
     return Table(rules=tuple(made), notes=tuple(notes))
 

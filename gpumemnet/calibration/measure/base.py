@@ -42,7 +42,7 @@ def main() -> None:
         model(batch).square().mean().backward()
         optimizer.step()
     torch.cuda.synchronize()
-    base_bytes = held_bytes() - torch.cuda.memory_reserved()
+    base_bytes = used_bytes() - torch.cuda.memory_reserved()
     print(
         json.dumps(
             {"base_bytes": base_bytes, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__}
@@ -50,7 +50,7 @@ def main() -> None:
     )
 
 
-def held_bytes() -> int:
+def used_bytes() -> int:
     """Return the driver's memory count for this process."""
     rows = subprocess.run(
         ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader,nounits"],
@@ -60,10 +60,10 @@ def held_bytes() -> int:
         timeout=30,
     ).stdout.splitlines()
     found = dict(row.replace(" ", "").split(",")[:2] for row in rows if "," in row)
-    held = found.get(str(os.getpid()), "")
-    if not held.isdigit():
+    used = found.get(str(os.getpid()), "")
+    if not used.isdigit():
         sys.exit("nvidia-smi does not show this process's memory (a container with its own process ids?)")
-    return int(held) * MIB
+    return int(used) * MIB
 
 
 if __name__ == "__main__":

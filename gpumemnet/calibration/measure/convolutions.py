@@ -105,7 +105,7 @@ def passes(call: dict[str, Any]) -> list[dict[str, Any]]:
         _, found[kind] = with_workspace(
             partial(_gradient, at, y, x, w, (stride, padding, [1, 1], False, [0, 0], groups)), beside=y
         )
-    told = {
+    row = {
         "x": call["x"],
         "y": list(y.shape),
         "area": call["w"][2] * call["w"][3],
@@ -113,7 +113,7 @@ def passes(call: dict[str, Any]) -> list[dict[str, Any]]:
         "item_bytes": x.element_size(),
         "strided": call["stride"] > 1,
     }
-    return [told | {"kind": kind, "workspace_bytes": n_bytes} for kind, n_bytes in found.items()]
+    return [row | {"kind": kind, "workspace_bytes": n_bytes} for kind, n_bytes in found.items()]
 
 
 def _gradient(at: int, y: Any, x: Any, w: Any, settings: tuple[Any, ...]) -> Any:
@@ -137,11 +137,11 @@ def with_workspace(call: Callable[[], Any], *, beside: Any = None) -> tuple[Any,
     before = torch.cuda.memory_allocated()
     out = call()
     torch.cuda.synchronize()
-    own = sum(_held(tensor) for tensor in (out, beside) if tensor is not None)
+    own = sum(_bytes_of(tensor) for tensor in (out, beside) if tensor is not None)
     return out, max(0, torch.cuda.max_memory_allocated() - before - own)
 
 
-def _held(tensor: Any) -> int:
+def _bytes_of(tensor: Any) -> int:
     """Return the allocator's size for a tensor: whole blocks of 512 bytes."""
     n_bytes: int = tensor.numel() * tensor.element_size()
     return -(-n_bytes // 512) * 512

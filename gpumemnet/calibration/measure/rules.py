@@ -30,8 +30,8 @@ START_S = 10.0
 
 def smi(query: str) -> list[list[str]]:
     """Return nvidia-smi's output, by rows and columns."""
-    told = subprocess.run([*SMI, query], check=True, capture_output=True, text=True, timeout=30).stdout
-    return [[word.strip() for word in row.split(",")] for row in told.splitlines() if row.strip()]
+    output = subprocess.run([*SMI, query], check=True, capture_output=True, text=True, timeout=30).stdout
+    return [[word.strip() for word in row.split(",")] for row in output.splitlines() if row.strip()]
 
 
 def device() -> dict[str, Any]:
@@ -41,15 +41,15 @@ def device() -> dict[str, Any]:
     here = torch.cuda.get_device_properties(0)
     cudnn = torch.backends.cudnn.version() or 0
     uuid = str(here.uuid).removeprefix("GPU-") if hasattr(here, "uuid") else ""
-    cards = smi("--query-gpu=uuid,memory.total,driver_version")
-    card = next((row for row in cards if uuid and row[0].endswith(uuid)), cards[0])
+    gpus = smi("--query-gpu=uuid,memory.total,driver_version")
+    gpu = next((row for row in gpus if uuid and row[0].endswith(uuid)), gpus[0])
     return {
         "gpu": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "cudnn": f"{cudnn // 10000}.{cudnn // 100 % 100}",
-        "driver": card[2],
-        "memory_bytes": int(card[1]) * MIB,
+        "driver": gpu[2],
+        "memory_bytes": int(gpu[1]) * MIB,
         "multiprocessors": here.multi_processor_count,
         "threads": here.max_threads_per_multi_processor,
     }
@@ -106,7 +106,7 @@ def mps() -> dict[str, Any]:
             [sys.executable, __file__, "context"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as client:  # it ends when its input closes
             assert client.stdout
-            return _held_under_mps(client.pid, json.loads(client.stdout.readline())["reserved_bytes"])
+            return _used_under_mps(client.pid, json.loads(client.stdout.readline())["reserved_bytes"])
     finally:
         _control("quit -t 5")
         shutil.rmtree(folder, ignore_errors=True)
@@ -122,18 +122,18 @@ def context() -> None:
     sys.stdin.read()
 
 
-def _held_under_mps(client_pid: int, reserved_bytes: int) -> dict[str, int]:
+def _used_under_mps(client_pid: int, reserved_bytes: int) -> dict[str, int]:
     """Return the driver's count for the server, and for a client beyond its allocator's reserved memory."""
     end = time.monotonic() + START_S
     while True:
         servers = _control("get_server_list").split()
-        held = {row[0]: row[1] for row in smi("--query-compute-apps=pid,used_memory")}
-        server = next((held[pid] for pid in servers if held.get(pid, "").isdigit()), "")
-        client = held.get(str(client_pid), "")
+        used = {row[0]: row[1] for row in smi("--query-compute-apps=pid,used_memory")}
+        server = next((used[pid] for pid in servers if used.get(pid, "").isdigit()), "")
+        client = used.get(str(client_pid), "")
         if server and client.isdigit():
             return {"server_bytes": int(server) * MIB, "client_bytes": int(client) * MIB - reserved_bytes}
         if time.monotonic() > end:
-            sys.exit(f"nvidia-smi shows neither server nor client of MPS: {held}")
+            sys.exit(f"nvidia-smi shows neither server nor client of MPS: {used}")
         time.sleep(0.2)
 
 

@@ -61,11 +61,11 @@ def replay(
             continue
         live[key] = block
         in_use = sum(each.allocated_bytes for each in pools.values())
-        held = sum(each.reserved_bytes for each in pools.values())
+        total = sum(each.reserved_bytes for each in pools.values())
         if in_use > allocated:
             allocated, allocated_event = in_use, index
-        if held > reserved:
-            reserved, reserved_event = held, index
+        if total > reserved:
+            reserved, reserved_event = total, index
     return Peaks(
         allocated_bytes=allocated,
         reserved_bytes=reserved,

@@ -59,14 +59,14 @@ def measure(
     from gpumemnet.learning.dataset.child import Job
     from gpumemnet.learning.dataset.config import Configuration
     from gpumemnet.learning.dataset.generate import generate
-    from gpumemnet.learning.dataset.nvml import Card
+    from gpumemnet.learning.dataset.nvml import Device
     from gpumemnet.learning.dataset.real_draw import heldout_configurations, trained_configurations
     from gpumemnet.learning.dataset.runner import Runner
     from gpumemnet.learning.dataset.store import appender, done_keys
     from gpumemnet.learning.dataset.warm import warm_up
 
     known = done_keys((out, *done))
-    card = Card()
+    device = Device()
     left_out = warm_up(heldout or real > 0)
     if left_out:
         click.echo(f"not loaded before the fork, children take longer: {', '.join(left_out)}")
@@ -92,7 +92,7 @@ def measure(
 
     store = appender(out)
     store(
-        card.describe()
+        device.describe()
         | {
             "session": True,
             "torch": torch.__version__,
@@ -105,7 +105,7 @@ def measure(
             "cores": os.cpu_count(),
         }
     )
-    counts = Runner(jobs(), card, store, slots=slots, stop_at_s=stop_at_s).run()
+    counts = Runner(jobs(), device, store, slots=slots, stop_at_s=stop_at_s).run()
     click.echo(f"{sum(counts.values())} records: {dict(counts)}")
 
 

@@ -18,7 +18,7 @@ class JobQueue:
         self._jobs = iter(jobs)
         self._waiting: defaultdict[str, deque[Job]] = defaultdict(deque)
 
-    def put_back(self, job: Job) -> None:
+    def return_job(self, job: Job) -> None:
         """Queue a job for another run, in a process of its kind."""
         self._waiting[job.libraries()].appendleft(job)
 

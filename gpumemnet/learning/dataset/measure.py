@@ -22,7 +22,7 @@ SLOW_AFTER_S = 1.0
 SMALL_MODEL_PARAMS = 20_000_000
 """Models up to this size are built on the CPU and moved, as in scripts; larger ones on the GPU, which is fast."""
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class PhasePeaks:
@@ -99,7 +99,7 @@ def train(
     build_on_cpu: bool | None = None,
     params: int = 0,
     busy_s: float = 0.0,
-    on_steady: Say | None = None,
+    on_steady: Report | None = None,
 ) -> dict[str, Any]:
     """Train a few steps and return the measurements; memory errors are passed to the caller.
 

@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 
 
-class Card:
+class Device:
     """One GPU."""
 
     def __init__(self, index: int = 0) -> None:

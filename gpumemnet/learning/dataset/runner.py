@@ -87,17 +87,17 @@ class Runner:
             job = self.queue.take()
             if job is None:
                 return
-            ours, theirs = Pipe()
+            here, there = Pipe()
             sys.stdout.flush()
             sys.stderr.flush()
             pid = os.fork()
             if pid == 0:
-                ours.close()
+                here.close()
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-                run_child(theirs, self.device)
-            theirs.close()
-            self.children[pid] = Child(pid=pid, pipe=ours, job=job, libraries=job.libraries(), since_s=now)
-            ours.send(job)
+                run_child(there, self.device)
+            there.close()
+            self.children[pid] = Child(pid=pid, pipe=here, job=job, libraries=job.libraries(), since_s=now)
+            here.send(job)
             waiting += 1
 
     def _listen(self) -> None:
@@ -112,17 +112,17 @@ class Runner:
             except (EOFError, ConnectionResetError):
                 self._gone(child)
                 continue
-            self._hear(child, message)
+            self._receive(child, message)
 
-    def _hear(self, child: Child, message: dict[str, Any]) -> None:
-        say = message.pop("say")
-        if say == "ready":
+    def _receive(self, child: Child, message: dict[str, Any]) -> None:
+        kind = message.pop("say")
+        if kind == "ready":
             self._ready(child, message["need_bytes"])
-        elif say == "idle":
+        elif kind == "idle":
             self._next(child)
-        elif say == "steady":
+        elif kind == "steady":
             self.gpu.begin_activity()
-        elif say == "texts":
+        elif kind == "texts":
             assert child.row is not None
             self._finish(child, child.row | message)
         else:
@@ -159,7 +159,7 @@ class Runner:
         crowded = row["outcome"] == "oom" and child.neighbours > 0
         if crowded and not child.job.alone:
             # Its neighbours may be the reason: run it again alone.
-            self.queue.put_back(replace(child.job, alone=True))
+            self.queue.return_job(replace(child.job, alone=True))
             self.counts["crowded"] += 1
             self._end(child)
             return
@@ -216,10 +216,10 @@ class Runner:
         if now - self.sampled_s < SAMPLE_S:
             return
         self.sampled_s = now
-        held = self.gpu.processes()
+        used = self.gpu.processes()
         for child in self.children.values():
-            if child.state == "training" and child.pid in held:
-                child.peak_bytes = max(held[child.pid], child.peak_bytes or 0)
+            if child.state == "training" and child.pid in used:
+                child.peak_bytes = max(used[child.pid], child.peak_bytes or 0)
 
     def _grant(self, now: float) -> None:
         waiting = [
@@ -230,12 +230,12 @@ class Runner:
         if not waiting:
             return
         training = [c for c in self.children.values() if c.training or c.state == "cleaning"]
-        held = sum(max(c.reserved_bytes, c.peak_bytes or 0) for c in training)
+        used = sum(max(c.reserved_bytes, c.peak_bytes or 0) for c in training)
         contexts = CONTEXT_BYTES * sum(
             c.runs_before > 0 and c not in training for c in self.children.values()
         )
         running = [-1 if c.job.alone else c.reserved_bytes for c in training]
-        admitted = admit(waiting, running, self.capacity - held - contexts, now)
+        admitted = admit(waiting, running, self.capacity - used - contexts, now)
         for pid in admitted[: max(0, self.slots - len(training))]:
             child = self.children[pid]
             child.state, child.since_s = "training", now

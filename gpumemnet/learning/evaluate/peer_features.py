@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from gpumemnet.learning.evaluate.card import CARD_BYTES
+from gpumemnet.learning.evaluate.gpu import GPU_BYTES
 from gpumemnet.learning.evaluate.peer_data import ACTIVATIONS, PeerRun
 from gpumemnet.learning.evaluate.peer_graph import Node, graph
 from gpumemnet.learning.evaluate.peer_step import SAMPLES_PER_EPOCH, StepPeaks, replay_steps
@@ -55,17 +55,17 @@ def paper_sequences(runs: list[PeerRun]) -> Floats:
     return out
 
 
-def account_features(runs: list[PeerRun]) -> tuple[list[str], Floats]:
+def model_features(runs: list[PeerRun]) -> tuple[list[str], Floats]:
     """Build RAD's features: the replayed peaks under every hypothesis on cuDNN, and features to distinguish these.
 
     Returns:
         Names, and one row per run. "peak_mixed" is the analytical estimate that the learned part corrects.
     """
-    rows = [_account(run) for run in runs]
+    rows = [_model_terms(run) for run in runs]
     return list(rows[0]), np.array([list(row.values()) for row in rows], float)
 
 
-def _account(run: PeerRun) -> dict[str, float]:
+def _model_terms(run: PeerRun) -> dict[str, float]:
     nodes = graph(run)
     convolutional = bool(run.count("conv"))
     features: dict[str, float] = {}
@@ -75,7 +75,7 @@ def _account(run: PeerRun) -> dict[str, float]:
         features[f"peak_{name}"] = free.reserved_mib
         features[f"ratio_{name}"] = free.reserved_mib / plain.reserved_mib
         if name in ("copies", "winograd_weight", "mixed") and convolutional:
-            features |= _on_card(name, run, nodes, free)
+            features |= _on_gpu(name, run, nodes, free)
     largest = max(node.elements for node in nodes) * run.batch_size * FLOAT_BYTES / MIB
     params = run.params * FLOAT_BYTES / MIB
     features |= {
@@ -100,10 +100,10 @@ def _account(run: PeerRun) -> dict[str, float]:
     return features
 
 
-def _on_card(name: str, run: PeerRun, nodes: list[Node], free: StepPeaks) -> dict[str, float]:
+def _on_gpu(name: str, run: PeerRun, nodes: list[Node], free: StepPeaks) -> dict[str, float]:
     """Replay again with limited GPU memory, if the limit is near."""
-    if free.reserved_mib * MIB > 0.9 * CARD_BYTES:
-        free = replay_steps(nodes, run.batch_size, HYPOTHESES[name], card_bytes=CARD_BYTES)
+    if free.reserved_mib * MIB > 0.9 * GPU_BYTES:
+        free = replay_steps(nodes, run.batch_size, HYPOTHESES[name], gpu_bytes=GPU_BYTES)
     return {f"card_{name}": free.reserved_mib, f"full_{name}": free.full, f"retries_{name}": free.retries}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gpumemnet.gpu_memory.allocator.blocks import Block
-from gpumemnet.learning.evaluate.card import CardAllocator, CardFull
+from gpumemnet.learning.evaluate.gpu import GpuAllocator, GpuFull
 from gpumemnet.learning.evaluate.peer_graph import Node
 from gpumemnet.learning.evaluate.peer_workspaces import FLOAT_BYTES, Workspace
 from gpumemnet.units import KIB, MIB
@@ -51,7 +51,7 @@ class StepPeaks:
 
 
 def replay_steps(
-    nodes: list[Node], batch_size: int, workspace: Workspace, *, card_bytes: int | None = None
+    nodes: list[Node], batch_size: int, workspace: Workspace, *, gpu_bytes: int | None = None
 ) -> StepPeaks:
     """Replay the generator's script: a summary's forward pass, full batches, and the last one.
 
@@ -59,18 +59,18 @@ def replay_steps(
         nodes: The network.
         batch_size: Samples per step.
         workspace: Workspace of its convolutions.
-        card_bytes: Memory limit of the GPU; None for unlimited.
+        gpu_bytes: Memory limit of the GPU; None for unlimited.
 
     Returns:
         The peaks.
     """
-    allocator = CardAllocator(card_bytes)
+    allocator = GpuAllocator(gpu_bytes)
     last = SAMPLES_PER_EPOCH % batch_size
     batches = [batch_size, batch_size, *([last] if last else []), batch_size]
     full = False
     try:
         _train(_Step(nodes, allocator, workspace), batches)
-    except CardFull:
+    except GpuFull:
         full = True
     return StepPeaks(
         reserved_mib=allocator.reserved_peak_bytes / MIB,
@@ -107,7 +107,7 @@ def weight_bytes(node: Node) -> list[int]:
 class _Step:
     """Forward and backward over one graph."""
 
-    def __init__(self, nodes: list[Node], allocator: CardAllocator, workspace: Workspace) -> None:
+    def __init__(self, nodes: list[Node], allocator: GpuAllocator, workspace: Workspace) -> None:
         self.nodes, self.allocator, self.workspace = nodes, allocator, workspace
         self.weight_gradients: list[Block | None] = []
         self.cublas: Block | None = None
@@ -136,7 +136,7 @@ class _Step:
         n_bytes = self.workspace(conv, source, self.batch, phase)
         try:
             self.allocator.free(self.allocator.malloc(n_bytes))
-        except CardFull:
+        except GpuFull:
             return  # PyTorch then uses cuDNN's next algorithm, down to one without workspace
 
     def _release(self, number: int) -> None:

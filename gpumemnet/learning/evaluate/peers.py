@@ -17,7 +17,7 @@ from sklearn.model_selection import train_test_split
 from torch import nn
 
 from gpumemnet.learning.evaluate import peer_data
-from gpumemnet.learning.evaluate.peer_features import account_features, paper_features, paper_sequences
+from gpumemnet.learning.evaluate.peer_features import model_features, paper_features, paper_sequences
 from gpumemnet.learning.evaluate.scores import markdown
 from gpumemnet.learning.train.arrays import Floats
 from gpumemnet.learning.train.networks import Fitting, Ints, MlpEnsemble, TransformerClassifier, fit, predict
@@ -78,7 +78,7 @@ def mlp_table(folder: Path, *, networks: bool) -> str:
     split = train, _, test = mlp_split(len(runs))
     rows = [["published: MLP ensemble", ".9542", ".9706"], ["published: Transformer", ".9673", ".9804"]]
     results: dict[str, list[float]] = {}
-    ours = _ours_mlp(runs, peaks, train, test)
+    ours = _own_mlp(runs, peaks, train, test)
     for width in (1000, 2000):
         classes = (np.ceil(peaks / width).astype(int) - 1).clip(0)
         right = classes[test]
@@ -119,7 +119,7 @@ def cnn_table(folder: Path, *, networks: bool) -> str:
     full = np.array([run.out_of_memory for run in runs])
     classes = np.where(full, OOM_CLASS, np.digitize(np.minimum(peaks, 39_999), CNN_EDGES_MIB))
     scalars, sequences = paper_features(runs), paper_sequences(runs)
-    account = account_features(runs)
+    account = model_features(runs)
     scored: dict[str, list[tuple[Ints, Ints]]] = {}
     for number, split in enumerate(cnn_splits(len(runs))):
         train, _, test = split
@@ -134,7 +134,7 @@ def cnn_table(folder: Path, *, networks: bool) -> str:
             note("Transformer, reproduced", _network("transformer", scalars, sequences, classes, split))
         boosted = HistGradientBoostingClassifier(random_state=0).fit(scalars[train], classes[train])
         note("boosted classifier, its features", boosted.predict(scalars[test]))
-        note("RAD: analytical + residual", ours_cnn(account, peaks, full, train, test))
+        note("RAD: analytical + residual", own_cnn(account, peaks, full, train, test))
     rows = [
         ["published: MLP ensemble (its 4,561 rows of 5 architectures)", ".8825", "-", "-", "-", "-"],
         ["published: Transformer (the same)", ".8449", "-", "-", "-", "-"],
@@ -167,7 +167,7 @@ def _cnn_accuracies(pairs: list[tuple[Ints, Ints]]) -> tuple[float, float, float
     )
 
 
-def ours_cnn(
+def own_cnn(
     account: tuple[list[str], Floats], peaks: Floats, full: NDArray[np.bool_], train: Ints, test: Ints
 ) -> Ints:
     """Predict classes from the analytical estimate and the learned correction.
@@ -195,8 +195,8 @@ def ours_cnn(
     return np.where(overflows, OOM_CLASS, np.digitize(np.minimum(estimate, 39_999), CNN_EDGES_MIB))
 
 
-def _ours_mlp(runs: list[peer_data.PeerRun], peaks: Floats, train: Ints, test: Ints) -> Floats:
-    names, features = account_features(runs)
+def _own_mlp(runs: list[peer_data.PeerRun], peaks: Floats, train: Ints, test: Ints) -> Floats:
+    names, features = model_features(runs)
     expected = features[:, names.index("peak_mixed")] + MLP_BASE_MIB
     logs = _logs(names, features)
     return expected[test] + _residual(logs[train], peaks[train] - expected[train], logs[test])

@@ -16,7 +16,7 @@ from gpumemnet.learning.train import boosted, correction
 from gpumemnet.learning.train.export import trees_of, write
 from gpumemnet.learning.train.rows import GPU, Row, file_hash, load_rows, matrix, traced_rows
 
-TOLD = (0.8, 0.9, 0.95, 0.99)
+PROGRESS = (0.8, 0.9, 0.95, 0.99)
 """Quantiles whose misses are printed, with booked over actual."""
 CLASSIFIERS_READ = "torchinfo"
 """One text per run: a second text of a run adds nothing for a classifier."""
@@ -89,7 +89,7 @@ def _calibrate(rows: list[Row], out: Path) -> None:
         quantiles=learned.quantiles,
         calibrated_on={"runs": len({row.run for row in rows}), "texts": len(rows)},
     )
-    _tell(samples, learned)
+    _print(samples, learned)
 
 
 def _constants() -> dict[str, float]:
@@ -108,13 +108,13 @@ def _train_trees(rows: list[Row], measured: int, digest: str, out: Path) -> None
         quantiles=learned.quantiles,
         calibrated_on={"runs": len({row.run for row in rows}), "texts": len(rows)},
     )
-    _tell(samples, learned)
+    _print(samples, learned)
     need, width = boosted.learn(correction.samples(rows[:measured], matrix(rows[:measured]), GPU))
     write(out / "boosted.json.z", data_sha256=digest, constants={"width": width}, trees={"need": need})
     click.echo(f"boosted: bound {np.exp(width):.2f} times the estimate")
 
 
-def _tell(samples: correction.Samples, learned: correction.Correction) -> None:
+def _print(samples: correction.Samples, learned: correction.Correction) -> None:
     """Print the errors of each kind of text on held-out groups, and how often quantiles are exceeded."""
     best = correction.estimates(samples, learned.held_out)
     error = np.abs(best - samples.peak_mib) / samples.peak_mib
@@ -129,15 +129,15 @@ def _tell(samples: correction.Samples, learned: correction.Correction) -> None:
             if not mask.any():
                 continue
             peak = samples.peak_mib[mask]
-            said = [
+            lines = [
                 f"median {100 * np.median(error[mask]):.1f} %, P95 {100 * np.quantile(error[mask], 0.95):.1f} %"
             ]
-            for share in TOLD:
+            for share in PROGRESS:
                 width = learned.held_out_widths[:, conformal.LEVELS.index(share)]
                 booked = correction.estimates(samples, learned.held_out, width)[mask]
                 above, ratio = 100 * (peak > booked).mean(), (booked / peak).mean()
-                said.append(f"{above:.1f} % above the {share:.0%} quantile ({ratio:.2f})")
-            click.echo(f"{kind}, {name}, {mask.sum()} texts: {', '.join(said)}")
+                lines.append(f"{above:.1f} % above the {share:.0%} quantile ({ratio:.2f})")
+            click.echo(f"{kind}, {name}, {mask.sum()} texts: {', '.join(lines)}")
 
 
 def _train_classifiers(rows: list[Row], digest: str, out: Path) -> None:

@@ -92,15 +92,15 @@ def fit(numbers: Floats, target: Floats, weight: Floats) -> tuple[float, Floats]
         target: (rows,).
         weight: Weight of each row, (rows,).
     """
-    mean, spread = numbers.mean(0), numbers.std(0) + 1e-9
-    columns = np.column_stack([np.ones(len(target)), (numbers - mean) / spread])
+    mean, deviation = numbers.mean(0), numbers.std(0) + 1e-9
+    columns = np.column_stack([np.ones(len(target)), (numbers - mean) / deviation])
     penalty = np.diag([0.0, *([RIDGE] * numbers.shape[1])])
     each = weight
     for _ in range(ROUNDS):
         found = np.linalg.solve(columns.T @ (each[:, None] * columns) + penalty, columns.T @ (each * target))
         off = np.abs(target - columns @ found)
         each = weight * 0.3 / np.maximum(off, SMALL)
-    slopes = found[1:] / spread
+    slopes = found[1:] / deviation
     return float(found[0] - slopes @ mean), np.asarray(slopes)
 
 
@@ -154,24 +154,24 @@ def main(again: bool) -> None:
             "intercept": intercept,
             "coefficients": {key: float(f"{c:.5g}") for key, c in zip(samples.names, slopes, strict=True)},
             "interval": {
-                told: [float(f"{q:.4f}") for q in np.quantile(off[chosen], INTERVAL)]
-                for told, chosen in (("shapes", shapes), ("no_shapes", ~shapes))
+                group: [float(f"{q:.4f}") for q in np.quantile(off[chosen], INTERVAL)]
+                for group, chosen in (("shapes", shapes), ("no_shapes", ~shapes))
             },
         }
-        for told, chosen in (("with shapes", shapes), ("print(model)", ~shapes)):
-            _say(name, told, predicted[chosen], target[chosen])
+        for group, chosen in (("with shapes", shapes), ("print(model)", ~shapes)):
+            _print(name, group, predicted[chosen], target[chosen])
     values = {"data_sha256": file_hash(ROWS), "models": models}
     activity.WEIGHTS.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
-def _say(name: str, told: str, predicted: Floats, target: Floats) -> None:
+def _print(name: str, group: str, predicted: Floats, target: Floats) -> None:
     real = np.array([activity.unscaled(name, v) for v in target])
     guess = np.array([activity.unscaled(name, v) for v in predicted])
     off, plain = np.abs(guess - real), np.abs(np.median(real) - real)
     if name == "step_s":
         off, plain = off / real, plain / real
     click.echo(
-        f"| {name} | {told}, {len(real)} | {np.median(off):.3f} | {np.quantile(off, 0.9):.3f}"
+        f"| {name} | {group}, {len(real)} | {np.median(off):.3f} | {np.quantile(off, 0.9):.3f}"
         f" | {np.median(plain):.3f} |"
     )
 

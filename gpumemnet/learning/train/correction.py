@@ -53,7 +53,7 @@ class Samples:
 
     Attributes:
         features: Output of `features.vector`.
-        account_mib: The analytical estimate above the base.
+        modelled_mib: The analytical estimate above the base.
         base_mib: Expected base.
         peak_mib: Measured peak.
         weight: Equal per run, however many texts it has; REAL_WEIGHT times that if its model is real.
@@ -71,7 +71,7 @@ class Samples:
     """
 
     features: Floats
-    account_mib: Floats
+    modelled_mib: Floats
     base_mib: Floats
     peak_mib: Floats
     weight: Floats
@@ -89,7 +89,7 @@ class Samples:
     def target(self) -> Floats:
         """Log of measured over expected, both without base."""
         measured = np.maximum(self.peak_mib - self.base_mib, 0.0)
-        return np.asarray(np.log((measured + SMOOTH_MIB) / (self.account_mib + SMOOTH_MIB)), float)
+        return np.asarray(np.log((measured + SMOOTH_MIB) / (self.modelled_mib + SMOOTH_MIB)), float)
 
     @property
     def correction_weight(self) -> Floats:
@@ -128,7 +128,7 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
     real = np.array([row.group.startswith("real/") for row in rows])
     return Samples(
         features=features,
-        account_mib=np.array([(sum(part.values()) - part["base"]) / MIB for part in parts]),
+        modelled_mib=np.array([(sum(part.values()) - part["base"]) / MIB for part in parts]),
         base_mib=np.array([part["base"] / MIB for part in parts]),
         peak_mib=np.array([row.peak_mib for row in rows]),
         weight=np.where(real, REAL_WEIGHT, 1.0) / texts[[row.run for row in rows]],
@@ -162,7 +162,9 @@ def learn(data: Samples) -> Correction:
     for mask in folds(data.group, FOLDS):
         found = calibrated(data, error, ~mask)
         widths[mask] = [
-            found.get(kind, found[conformal.ANY]) for kind, held in zip(data.kind, mask, strict=True) if held
+            found.get(kind, found[conformal.ANY])
+            for kind, chosen_row in zip(data.kind, mask, strict=True)
+            if chosen_row
         ]
     widths *= data.scale[:, None]
     return Correction(
@@ -223,7 +225,7 @@ def estimates(data: Samples, correction: Floats, width: Floats | float = 0.0) ->
         correction: One per row.
         width: Likewise, or one for all; 0 for the estimate.
     """
-    account = data.account_mib + SMOOTH_MIB
+    account = data.modelled_mib + SMOOTH_MIB
     return np.asarray(data.base_mib + account * np.exp(correction + width) - SMOOTH_MIB, float)
 
 

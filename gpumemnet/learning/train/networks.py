@@ -139,7 +139,10 @@ def fit(
     network = make()
     optimizer = torch.optim.Adam(network.parameters(), lr=LEARNING_RATE)
     inputs, classes = [_tensor(part) for part in train], torch.as_tensor(labels)
-    held, held_classes = [_tensor(part) for part in validation], torch.as_tensor(validation_labels)
+    validation_inputs, validation_classes = (
+        [_tensor(part) for part in validation],
+        torch.as_tensor(validation_labels),
+    )
     best, best_state, waited = math.inf, network.state_dict(), 0
     for _ in range(fitting.epochs):
         network.train()
@@ -152,7 +155,7 @@ def fit(
             optimizer.step()
         network.eval()
         with torch.no_grad():
-            loss = nn.functional.cross_entropy(network(*held), held_classes)
+            loss = nn.functional.cross_entropy(network(*validation_inputs), validation_classes)
         if float(loss) < best:
             best, waited = float(loss), 0
             best_state = {name: value.clone() for name, value in network.state_dict().items()}

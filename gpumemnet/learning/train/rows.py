@@ -126,18 +126,20 @@ def traced_rows(path: Path, *, first_run: int) -> list[Row]:
             depth, and torchsummary's if it can print the model.
     """
     traced = [(run, record) for run, record in enumerate(read_records(path), start=first_run)]
-    told = [(run, {**record, "format": "torchinfo"}) for run, record in traced]
-    told += [(run, {**record, "text": less}) for run, record in told if (less := cut(record["text"]))]
-    told += [
+    records_of_runs = [(run, {**record, "format": "torchinfo"}) for run, record in traced]
+    records_of_runs += [
+        (run, {**record, "text": less}) for run, record in records_of_runs if (less := cut(record["text"]))
+    ]
+    records_of_runs += [
         (run, {**record, "format": "torchsummary", "text": record["torchsummary"]})
         for run, record in traced
         if "torchsummary" in record
     ]
-    records = [record for _, record in told]
+    records = [record for _, record in records_of_runs]
     with ProcessPoolExecutor(WORKERS) as pool:
         found = list(pool.map(_traced_profile, records, chunksize=CHUNK))
     rows = []
-    for (run, record), profile in zip(told, found, strict=True):
+    for (run, record), profile in zip(records_of_runs, found, strict=True):
         if profile is None or conformal.kind(profile).endswith("_untold"):
             continue  # what a text does not show must not calibrate others
         base = analytic.breakdown(profile, GPU)["base"]

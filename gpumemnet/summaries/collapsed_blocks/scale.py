@@ -28,7 +28,7 @@ MOST_TIMES = 32
 """If hidden rows output more than this many times the guess, each represents a stage of several blocks."""
 CLOSE = 0.02
 """Relative error below which a guess is not corrected."""
-UNTOLD_PERCENT = 6400
+UNKNOWN_PERCENT = 6400
 """Percentage of scaling at which the text says almost nothing about the model."""
 
 

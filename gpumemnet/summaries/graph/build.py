@@ -12,7 +12,7 @@ import math
 from collections import Counter
 
 from gpumemnet.names import Group, Source
-from gpumemnet.summaries.collapsed_blocks.scale import UNTOLD_PERCENT, Outputs, Stretch, better
+from gpumemnet.summaries.collapsed_blocks.scale import UNKNOWN_PERCENT, Outputs, Stretch, better
 from gpumemnet.summaries.graph import (
     attention,
     containers,
@@ -28,7 +28,7 @@ from gpumemnet.summaries.graph.attention_forms import Form, attend
 from gpumemnet.summaries.graph.attention_sites import find_sites, head_width
 from gpumemnet.summaries.graph.builder import Path, TapeBuilder
 from gpumemnet.summaries.graph.tape import Op, Tape
-from gpumemnet.summaries.graph.untold import about_hidden, steps_through_time
+from gpumemnet.summaries.graph.unknown import about_hidden, steps_through_time
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.kinds import Kind
 from gpumemnet.summaries.texts.records import Layer, ModelSummary
@@ -61,7 +61,7 @@ def build(summary: ModelSummary, setup: TrainingSetup) -> tuple[Tape, tuple[str,
         walk = _Walk(summary, setup, stretch)
     tape = walk.builder.tape
     tape.hidden_percent = (
-        max(stretch.percent, UNTOLD_PERCENT) if steps_through_time(summary) else stretch.percent
+        max(stretch.percent, UNKNOWN_PERCENT) if steps_through_time(summary) else stretch.percent
     )
     guesses = [f"unknown layer '{name}' ({n}x): counted by its shapes" for name, n in walk.unknown.items()]
     return tape, (*summary.warnings, *guesses, *about_hidden(tape, summary))

@@ -17,12 +17,12 @@ class Timeline:
     """Memory over one step.
 
     Attributes:
-        held_bytes: Bytes in tensors after each change, in order, including workspaces within an operation.
-        starts: Index into `held_bytes` at which each of PHASES begins.
+        level_bytes: Bytes in tensors after each change, in order, including workspaces within an operation.
+        starts: Index into `level_bytes` at which each of PHASES begins.
         kept_bytes: The part that stays between steps: weights, buffers, optimizer states.
     """
 
-    held_bytes: tuple[int, ...]
+    level_bytes: tuple[int, ...]
     starts: tuple[int, int, int]
     kept_bytes: int
 
@@ -39,25 +39,25 @@ def timeline(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool) -> 
     weights = sum(tape.parameters) + sum(tape.frozen) + constants
     kept_bytes = weights + optimizer.state_bytes(tape.parameters)
     step = schedule(tape, checkpointing=checkpointing)
-    held = [kept_bytes + tape.cast_bytes]
+    levels = [kept_bytes + tape.cast_bytes]
     live: dict[int, int] = {}
-    _follow(step.forward, live, held)
-    backward = len(held) - 1
-    _follow(step.backward, live, held)
-    end = len(held) - 1
-    held.append(held[-1] - tape.cast_bytes)
-    held += [held[-1] + optimizer.step_bytes(tape.parameters), kept_bytes]
-    return Timeline(held_bytes=tuple(held), starts=(0, backward, end), kept_bytes=kept_bytes)
+    _follow(step.forward, live, levels)
+    backward = len(levels) - 1
+    _follow(step.backward, live, levels)
+    end = len(levels) - 1
+    levels.append(levels[-1] - tape.cast_bytes)
+    levels += [levels[-1] + optimizer.step_bytes(tape.parameters), kept_bytes]
+    return Timeline(level_bytes=tuple(levels), starts=(0, backward, end), kept_bytes=kept_bytes)
 
 
-def _follow(calls: Iterable[Call], live: dict[int, int], held: list[int]) -> None:
-    now = held[-1]
+def _follow(calls: Iterable[Call], live: dict[int, int], levels: list[int]) -> None:
+    now = levels[-1]
     for key, n_bytes in calls:
         if n_bytes is None:
             now -= live.pop(key, 0)
         elif key < 0:
-            held.append(now + n_bytes)
+            levels.append(now + n_bytes)
         else:
             live[key] = n_bytes
             now += n_bytes
-        held.append(now)
+        levels.append(now)

@@ -32,7 +32,7 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
     if not shown and not drops_nothing(summary.root):
         return summary
     layers = tuple(
-        replace(layer, args={**layer.args, "p": 0.0}) if _rate_untold(layer) else layer
+        replace(layer, args={**layer.args, "p": 0.0}) if _rate_unknown(layer) else layer
         for layer in summary.layers
     )
     return replace(summary, layers=layers)
@@ -48,7 +48,7 @@ def is_idle(layer: Layer) -> bool:
     return kinds.group_of(layer.kind) is Group.DROPOUT and layer.args.get("p") == 0.0
 
 
-def _rate_untold(layer: Layer) -> bool:
+def _rate_unknown(layer: Layer) -> bool:
     """Return whether a dropout's rate is not shown."""
     return kinds.group_of(layer.kind) is Group.DROPOUT and "p" not in layer.args
 

@@ -43,10 +43,10 @@ def choose(saved: SavedProfile, setup: TrainingSetup, *, path: str) -> tuple[Mod
     """
     made = saved.profiles[0]
     for name in _COMPARED:
-        asked, there = getattr(setup, name), getattr(made, name)
-        if name in setup.stated and asked != there:
-            problem = f"made with {name}={_shown(type(asked)(there))}, not {_shown(asked)}"
-            raise SummaryError(path=path, problem=problem, fix=_remade(saved, path, **{name: asked}))
+        requested, there = getattr(setup, name), getattr(made, name)
+        if name in setup.stated and requested != there:
+            problem = f"made with {name}={_shown(type(requested)(there))}, not {_shown(requested)}"
+            raise SummaryError(path=path, problem=problem, fix=_remade(saved, path, **{name: requested}))
     wanted = saved.batch_size if setup.batch_size is None else setup.batch_size
     profile = _at(saved, wanted)
     if profile is None:

@@ -170,11 +170,11 @@ def name_of(optimizer: torch.optim.Optimizer) -> Optimizer:
 
 def versions() -> dict[str, str]:
     """Return the versions of the software that affects a trace."""
-    ours = "unknown"
+    version = "unknown"
     for name in _DISTRIBUTIONS:
         try:
-            ours = metadata.version(name)
+            version = metadata.version(name)
             break
         except metadata.PackageNotFoundError:
             continue
-    return {"gpumemnet": ours, "torch": str(torch.__version__), "python": platform.python_version()}
+    return {"gpumemnet": version, "torch": str(torch.__version__), "python": platform.python_version()}

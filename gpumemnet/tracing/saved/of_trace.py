@@ -20,7 +20,7 @@ def profile_of(
         seq_len: Tokens per sample; 0 if there are none.
     """
     parts = traced.breakdown_bytes
-    numbers = dict.fromkeys(_UNTOLD, 0) | {
+    numbers = dict.fromkeys(_UNKNOWN, 0) | {
         "parameters": traced.parameters,
         "parameter_bytes": parts["parameters"],
         "gradient_bytes": parts["gradients"],
@@ -44,7 +44,7 @@ def profile_of(
     )
 
 
-_SAID = (
+_KNOWN = (
     "family",
     "source",
     "optimizer",
@@ -54,4 +54,4 @@ _SAID = (
     "batch_size",
     "seq_len",
 )
-_UNTOLD = tuple(name for name in ModelProfile.__dataclass_fields__ if name not in _SAID)
+_UNKNOWN = tuple(name for name in ModelProfile.__dataclass_fields__ if name not in _KNOWN)

@@ -119,12 +119,12 @@ def _numbers(rows: list[_Row]) -> list[int]:
     return found
 
 
-def _held(module: nn.Module, called: set[int]) -> Iterator[nn.Parameter]:
+def _parameters(module: nn.Module, called: set[int]) -> Iterator[nn.Parameter]:
     """Yield a module's parameters and those of submodules that it uses without calling them (attention does)."""
     yield from module.parameters(recurse=False)
     for child in module.children():
         if id(child) not in called:
-            yield from _held(child, called)
+            yield from _parameters(child, called)
 
 
 def _cells(row: _Row, number: int, called: set[int]) -> tuple[str, ...]:
@@ -133,9 +133,9 @@ def _cells(row: _Row, number: int, called: set[int]) -> tuple[str, ...]:
     where = f": {row.depth}-{number}" if row.depth else ""
     weight = getattr(row.module, "weight", None)
     kernel = getattr(row.module, "kernel_size", None)
-    held = list(_held(row.module, called))
-    own = sum(p.numel() for p in held)
-    frozen = own and not any(p.requires_grad for p in held)
+    parameters = list(_parameters(row.module, called))
+    own = sum(p.numel() for p in parameters)
+    frozen = own and not any(p.requires_grad for p in parameters)
     params = "(recursive)" if row.again and own else f"({own:,})" if frozen else f"{own:,}" if own else "--"
     if isinstance(kernel, int):
         kernel = [kernel] * (weight.dim() - 2 if isinstance(weight, Tensor) and weight.dim() > 2 else 1)

@@ -98,8 +98,8 @@ def from_process(words: str) -> tuple[str, tuple[str, int]]:
         return "", ("", 0)
     lines = [line for line in words[words.rindex(_TRACEBACK) :].splitlines() if line.strip()]
     frames = [(file, int(number)) for file, number in _FRAME.findall("\n".join(lines))]
-    said = next((line for line in reversed(lines) if line[:1].strip()), "")
-    return said.strip(), _last_of_user(frames)
+    message = next((line for line in reversed(lines) if line[:1].strip()), "")
+    return message.strip(), _last_of_user(frames)
 
 
 def at(place: tuple[str, int]) -> str:
@@ -150,8 +150,8 @@ def why(kind: str, words: str, *, read: bool = False, place: tuple[str, int] = (
     if limit := of_trace(kind, words):
         return limit
     after = AFTER_READING if read and kind in _OF_VALUES else ""
-    said, of_process = from_process(words)
-    if said:
-        return f"a process that it started ended with {said[:300]}{at(of_process)}{after}"
-    said = " ".join((words or linecache.getline(*place)).split())
-    return f"{kind}: {said[:300]}{at(place)}{after}"
+    message, of_process = from_process(words)
+    if message:
+        return f"a process that it started ended with {message[:300]}{at(of_process)}{after}"
+    message = " ".join((words or linecache.getline(*place)).split())
+    return f"{kind}: {message[:300]}{at(place)}{after}"

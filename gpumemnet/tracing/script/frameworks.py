@@ -68,7 +68,7 @@ def watch(folder: str) -> None:
     """
     process = os.getpid()
 
-    def tell(name: str) -> bool:
+    def is_there(name: str) -> bool:
         if "torch" in sys.modules or os.path.exists(os.path.join(folder, FAILED)):
             return False
         with open(os.path.join(folder, FAILED), "w", encoding="utf-8") as file:
@@ -76,7 +76,7 @@ def watch(folder: str) -> None:
         return True
 
     def end(name: str) -> None:
-        if tell(name):
+        if is_there(name):
             os._exit(1)
 
     def loaded(module: str) -> None:
@@ -88,7 +88,7 @@ def watch(folder: str) -> None:
     def at_exit() -> None:
         met = [name for module, name in _NAMES.items() if module in sys.modules]
         if met and os.getpid() == process:
-            tell(met[0])  # another part of the command may train with torch
+            is_there(met[0])  # another part of the command may train with torch
 
     for module in (*_BEGINS, *_ALONE):
         sys.meta_path.insert(0, After(module, partial(loaded, module)))

@@ -56,7 +56,7 @@ class Run:
         self.stack = ExitStack()
         self._passes = 0
         self._folder, self._process, self._depth = folder, os.getpid(), 0
-        self._seen = Seen(said=pretend.Said(warn=self.recorder.assumptions.warnings))
+        self._seen = Seen(settings=pretend.Settings(warn=self.recorder.assumptions.warnings))
         self._evaluations, self._saves, self._failures = (
             Evaluations(self.recorder),
             checkpoints.Saves(),
@@ -70,12 +70,12 @@ class Run:
         """Install the hooks for steps, backward passes, the first inputs, saves and the end."""
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
-        said = self._seen.said
-        pretend.everything(self.stack, said, Streams(self.recorder), on_save=self._at_save)
-        compiled.left_out(said)
+        settings = self._seen.settings
+        pretend.everything(self.stack, settings, Streams(self.recorder), on_save=self._at_save)
+        compiled.left_out(settings)
         self._saves.pretended(self.stack)
         if torch.distributed.is_available():
-            distributed.pretended(self.stack, said, self.recorder)
+            distributed.pretended(self.stack, settings, self.recorder)
         backward = torch.autograd.backward
 
         def watched_backward(*args: Any, **kwargs: Any) -> Any:
@@ -119,12 +119,12 @@ class Run:
         if too_soon:
             cause = checkpoints.TOO_SOON  # it reads a checkpoint that was not written
         if self._seen.rounds.whole >= STEPS:
-            self._seen.said.warn[f"traced until the script failed after {STEPS} steps: {cause}"] = None
+            self._seen.settings.warn[f"traced until the script failed after {STEPS} steps: {cause}"] = None
             self._finish()
-        untouched = not self.recorder.events and self._seen.said.gpus == 1
+        untouched = not self.recorder.events and self._seen.settings.gpus == 1
         processes = kind in (*OF_RANKS, "ProcessRaisedException")  # their work is not seen here
-        of_ours = too_soon or isinstance(first, GpuMemNetError) or of_trace(type(first).__name__, str(first))
-        by_itself = untouched and not processes and not of_ours
+        internal = too_soon or isinstance(first, GpuMemNetError) or of_trace(type(first).__name__, str(first))
+        by_itself = untouched and not processes and not internal
         self._fail(f"{OWN if by_itself else ''}{cause}")
 
     def _before_call(self, module: nn.Module, args: Any, kwargs: Any) -> None:
@@ -142,7 +142,7 @@ class Run:
 
     def _after_backward(self) -> None:
         self._passes += 1
-        self._seen.said.passed()
+        self._seen.settings.passed()
         self._evaluations.forget()
         if self._passes == PASSES and not alive():
             raise TraceError(
@@ -155,11 +155,11 @@ class Run:
         if self._depth > 1:  # wrapped by another optimizer: one step
             return
         # With unequal batches, three sizes are met, one in each step.
-        self._seen.rounds.wanted = STEPS + self._seen.said.differ
+        self._seen.rounds.wanted = STEPS + self._seen.settings.differ
         if self._seen.rounds.enough:
             self._finish()
         self._seen.rounds.begin(optimizer)
-        paged.pretended(self._seen.said)
+        paged.pretended(self._seen.settings)
         self._interrupted = "backward" if self.recorder.phase == "backward" else "forward"
         self.recorder.enter("optimizer")
 
@@ -195,9 +195,9 @@ class Run:
     def _finish(self) -> NoReturn:
         """Write the profile and exit, skipping whatever the script would do at its end."""
         self._done = True
-        said = self._seen.said
-        told = [*said.missed, self._seen.changing, SELDOM if self._seen.rounds.seldom else ""]
-        said.warn.update(dict.fromkeys(filter(None, told)))
+        settings = self._seen.settings
+        warnings = [*settings.missed, self._seen.changing, SELDOM if self._seen.rounds.seldom else ""]
+        settings.warn.update(dict.fromkeys(filter(None, warnings)))
         try:
             self._write(RESULT, outcome.saved_profile(self._seen, self.recorder).to_text())
         except GpuMemNetError as exc:

@@ -46,11 +46,11 @@ _NO_BATCH = (str, bytes, int, float, type(None), type, nn.Module)
 _ARGUMENTS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers")
 
 
-def pretended(said: Any) -> None:
+def pretended(settings: Any) -> None:
     """Make every new loader read in this process, and its largest batch come early.
 
     Args:
-        said: Receives how much batches differ, and whether the largest came.
+        settings: Receives how much batches differ, and whether the largest came.
     """
     make, begin = DataLoader.__init__, DataLoader.__iter__
     largest: WeakKeyDictionary[DataLoader[Any], Looked] = WeakKeyDictionary()
@@ -58,12 +58,12 @@ def pretended(said: Any) -> None:
 
     def in_this_process(self: Any, *args: Any, **kwargs: Any) -> None:
         kwargs = dict(zip(_ARGUMENTS, args[:6])) | kwargs
-        asked = bool(kwargs.get("num_workers"))
+        wanted = bool(kwargs.get("num_workers"))
         kwargs = {key: value for key, value in kwargs.items() if key not in _HERE}
         kwargs.pop("multiprocessing_context", None)
         kwargs.pop("pin_memory_device", None)
         make(self, **kwargs)
-        if asked:
+        if wanted:
             workers.add(self)
 
     def largest_soon(self: Any) -> Any:
@@ -73,10 +73,10 @@ def pretended(said: Any) -> None:
         if self not in largest:
             seen = Looked(batches)
             largest[self] = seen
-            said.differ = said.differ or bool(seen.largest)
-            said.ratio = max(said.ratio, seen.ratio)
-            return _Batches(batches, seen.in_place, seen, said)
-        return _Batches(batches, largest[self].largest, largest[self], said)
+            settings.differ = settings.differ or bool(seen.largest)
+            settings.ratio = max(settings.ratio, seen.ratio)
+            return _Batches(batches, seen.in_place, seen, settings)
+        return _Batches(batches, largest[self].largest, largest[self], settings)
 
     DataLoader.__init__ = in_this_process  # type: ignore[method-assign]
     DataLoader.__iter__ = largest_soon  # type: ignore[method-assign]
@@ -150,26 +150,26 @@ def _for(seconds: float, batches: Iterator[Any], began: float) -> Iterator[Any]:
 class _Batches:
     """A loader's iterator that returns other batches first, and reports when the largest comes."""
 
-    def __init__(self, rest: Any, first: Sequence[Any], looked: Looked, said: Any) -> None:
-        self._rest, self._first, self._looked, self._said = rest, iter(first), looked, said
+    def __init__(self, rest: Any, first: Sequence[Any], looked: Looked, settings: Any) -> None:
+        self._rest, self._first, self._looked, self._settings = rest, iter(first), looked, settings
 
     def __iter__(self) -> Any:
         return self
 
     def __next__(self) -> Any:
         for batch in self._first:
-            self._tell(batch)
+            self._note(batch)
             return copy.copy(batch)  # copied because it comes again, and a script may remove things from it
         return next(self._rest)
 
-    def _tell(self, batch: Any) -> None:
-        looked, told = self._looked, self._said
+    def _note(self, batch: Any) -> None:
+        looked, settings = self._looked, self._settings
         if not looked.sentence:
             return
         if any(batch is each for each in looked.largest):
-            told.came[looked.missed] = looked.sentence
-        elif looked.sentence not in told.warn and torch.is_grad_enabled():
-            told.missed[looked.missed] = None
+            settings.came[looked.missed] = looked.sentence
+        elif looked.sentence not in settings.warn and torch.is_grad_enabled():
+            settings.missed[looked.missed] = None
 
     def __len__(self) -> int:
         return len(self._rest)

@@ -54,18 +54,18 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
     )
     floats = [p for p in parameters if p.is_floating_point()]  # 4-bit weights are integers
     half = 2 * sum(p.numel() for p in floats if p.element_size() == 2) > sum(p.numel() for p in floats)
-    mixed = seen.said.autocast or sharded.computes_in_half()
+    mixed = seen.settings.autocast or sharded.computes_in_half()
     setup = TrainingSetup(
         optimizer=make.name_of(next(iter(seen.rounds.optimizers.values()))),
         precision=Precision.BF16 if half else Precision.AMP if mixed else Precision.FP32,
-        gradient_checkpointing=seen.said.checkpointing,
-        gpus=seen.said.gpus,
+        gradient_checkpointing=seen.settings.checkpointing,
+        gpus=seen.settings.gpus,
     )
     profile = profile_of(memory_of(trace), setup, batch_size=seen.batch_size, seq_len=seen.tokens)
     return SavedProfile(
         profiles=(profile,),
         batch_size=seen.batch_size,
-        shards=seen.said.gpus if sharded.is_sharded(model) else 1,
+        shards=seen.settings.gpus if sharded.is_sharded(model) else 1,
         model=type(users(model)).__name__,
         inputs=tuple(map(make.written, seen.inputs)),
         command=tuple(shlex.split(os.environ.get(COMMAND, ""))),

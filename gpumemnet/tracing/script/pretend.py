@@ -25,7 +25,7 @@ TOTAL_BYTES = 141 * GIB
 
 
 @dataclass
-class Said:
+class Settings:
     """Observed actions of the script.
 
     Attributes:
@@ -93,13 +93,13 @@ _CUDA: dict[str, Any] = {
 
 
 def everything(
-    stack: ExitStack, said: Said, streams: Streams, *, on_save: Callable[[Any, Any], bool]
+    stack: ExitStack, settings: Settings, streams: Streams, *, on_save: Callable[[Any, Any], bool]
 ) -> None:
     """Install all replacements permanently.
 
     Args:
         stack: Receives the contexts.
-        said: Receives what the script does.
+        settings: Receives what the script does.
         streams: Replacement of CUDA streams.
         on_save: Called with the saved object and its file or path; returns whether to write it.
     """
@@ -107,7 +107,7 @@ def everything(
         if hasattr(torch.cuda, name):
             stack.enter_context(replaced(torch.cuda, name, answer))
     _accelerator(stack, streams)
-    loaders.pretended(said)
+    loaders.pretended(settings)
 
     write = torch.save
 
@@ -122,14 +122,14 @@ def everything(
     enters = torch.autocast.__enter__
 
     def autocast(self: Any) -> Any:
-        said.autocast = said.autocast or bool(self._enabled and self.device == "cuda")
+        settings.autocast = settings.autocast or bool(self._enabled and self.device == "cuda")
         return enters(self)
 
     torch.autocast.__enter__ = autocast  # type: ignore[method-assign]
     recompute = torch.utils.checkpoint.checkpoint
 
     def checkpoint(*args: Any, **kwargs: Any) -> Any:
-        said.checkpointing = True
+        settings.checkpointing = True
         return recompute(*args, **kwargs)
 
     torch.utils.checkpoint.checkpoint = checkpoint

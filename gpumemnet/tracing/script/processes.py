@@ -98,14 +98,14 @@ def kept(work: Callable[[], Answer], *, orphaned: Callable[[], None]) -> Answer:
         TraceError: The process was killed.
     """
     parent = os.getpid()
-    answer, said = os.pipe()
+    answer, settings = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            _keep(work, orphaned, said, parent)
+            _keep(work, orphaned, settings, parent)
         finally:
             os._exit(0)
-    os.close(said)
+    os.close(settings)
     try:
         with os.fdopen(answer, "rb") as file:
             text = file.read()
@@ -123,7 +123,7 @@ def kept(work: Callable[[], Answer], *, orphaned: Callable[[], None]) -> Answer:
     return cast("Answer", result[0])
 
 
-def _keep(work: Callable[[], Answer], orphaned: Callable[[], None], said: int, parent: int) -> None:
+def _keep(work: Callable[[], Answer], orphaned: Callable[[], None], settings: int, parent: int) -> None:
     def end(*_: object) -> None:
         raise SystemExit
 
@@ -136,7 +136,7 @@ def _keep(work: Callable[[], Answer], orphaned: Callable[[], None], said: int, p
             result = work(), None
         except Exception as exc:  # noqa: BLE001 - the parent raises it
             result = None, exc
-        with suppress(OSError), os.fdopen(said, "wb") as file:
+        with suppress(OSError), os.fdopen(settings, "wb") as file:
             file.write(pickle.dumps(result))
     finally:
         if os.getppid() != parent:

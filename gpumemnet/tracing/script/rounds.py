@@ -91,10 +91,10 @@ class Rounds:
 
     def _unmade(self, optimizers: Iterable[torch.optim.Optimizer]) -> bool:
         """Return whether one that made no step holds weights on the GPU that no other holds."""
-        held = {p for optimizer in self.optimizers.values() for p in _parameters(optimizer)}
+        optimized = {p for optimizer in self.optimizers.values() for p in _parameters(optimizer)}
         rest = (each for each in optimizers if _key(each) not in self._made)
         return any(
-            on_cuda(local(p)) and id(p) not in held
+            on_cuda(local(p)) and id(p) not in optimized
             for optimizer in rest
             for p in _parameters(optimizer).values()
         )

@@ -12,7 +12,7 @@ from torch.nn.parameter import is_lazy
 
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
 from gpumemnet.tracing.script.loaders import TOLD, tensors_in
-from gpumemnet.tracing.script.pretend import Said
+from gpumemnet.tracing.script.pretend import Settings
 from gpumemnet.tracing.script.rounds import Rounds
 from gpumemnet.tracing.trace.inputs import InputSpec
 
@@ -22,14 +22,14 @@ class Seen:
     """Observations of a script.
 
     Attributes:
-        said: What it requested of torch.
+        settings: What it requested of torch.
         inputs: Inputs of its model: of the last call before the first backward pass, then the largest.
         batch_size: Samples in them; 1 for a model without inputs (it makes its own, or holds its graph).
         parameters: Parameters of the largest model that was called.
         rounds: Counter of its optimizers' steps.
     """
 
-    said: Said
+    settings: Settings
     inputs: tuple[InputSpec, ...] = ()
     batch_size: int = 1
     parameters: int = 0
@@ -71,7 +71,7 @@ class Seen:
             return ""
         sizes = [size for step, size in self._most.items() if step < self.rounds.made]
         ratio = max(sizes, default=1) / max(min(sizes, default=1), 1)
-        if ratio <= TOLD * self.said.ratio:
+        if ratio <= TOLD * self.settings.ratio:
             return ""
         return (
             f"the script makes inputs of other sizes in other steps ({ratio:.2f} times within the first {len(sizes)}): "

@@ -90,11 +90,11 @@ def run(
             why = processes.kept(work, orphaned=partial(_remove, folder))
         if (folder / RESULT).exists():
             return SavedProfile.from_text((folder / RESULT).read_text(encoding="utf-8"), path=RESULT)
-        told, _, text = (
+        message, _, text = (
             (folder / FAILED).read_text(encoding="utf-8") if (folder / FAILED).exists() else ""
         ).partition("\n")
-        told = told.removeprefix(OWN) if why.refused else told  # the trace made the refusal
-        return Untraced(why=(told or why.ended) + why.refused, text=text)
+        message = message.removeprefix(OWN) if why.refused else message  # the trace made the refusal
+        return Untraced(why=(message or why.ended) + why.refused, text=text)
     finally:
         _remove(folder)
 
@@ -188,10 +188,10 @@ def _last_line(log: Path, status: int | None) -> str:
     with log.open("rb") as file:
         file.seek(max(file.seek(0, os.SEEK_END) - _LOG_TAIL, 0))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-    said = "".join(c if c.isprintable() else " " for c in lines[-1])[:300] if lines else "nothing"
-    if END_OF_INPUT in said:
+    last = "".join(c if c.isprintable() else " " for c in lines[-1])[:300] if lines else "nothing"
+    if END_OF_INPUT in last:
         return ASKED
-    other = frameworks.missing(said.partition("No module named '")[2].partition("'")[0])
+    other = frameworks.missing(last.partition("No module named '")[2].partition("'")[0])
     if other:
         return frameworks.line(other)
-    return f"it ended with status {status} before its optimizer made two steps; its last words: {said}"
+    return f"it ended with status {status} before its optimizer made two steps; its last words: {last}"

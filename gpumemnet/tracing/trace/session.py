@@ -90,9 +90,9 @@ def record(
     recorder = Recorder(Workspaces())
     warn = recorder.assumptions.warnings.__setitem__
     if setup.gradient_checkpointing:
-        said = switch_on(target.model)
-        if said is not None:
-            warn(said, None)
+        warning = switch_on(target.model)
+        if warning is not None:
+            warn(warning, None)
     half = torch.bfloat16 if setup.precision is Precision.BF16 else None
     family = family_of(target.model)
     try:

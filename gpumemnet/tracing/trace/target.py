@@ -48,7 +48,7 @@ def find(spec: str) -> Any:
     try:
         module = _from_file(Path(where)) if where.endswith(".py") else _from_path(where)
     except Exception as exc:
-        raise TraceError(f"cannot import {where}: {_said(exc)}") from exc
+        raise TraceError(f"cannot import {where}: {_message(exc)}") from exc
     found: Any = module
     for part in name.split("."):
         if not hasattr(found, part):
@@ -76,7 +76,7 @@ def build(found: Any, spec: str) -> Target:
         try:
             made = found()
         except Exception as exc:
-            raise TraceError(f"{spec} failed: {_said(exc)}") from exc
+            raise TraceError(f"{spec} failed: {_message(exc)}") from exc
     if isinstance(made, nn.Module):
         return Target(model=made)
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], nn.Module) and callable(made[1]):
@@ -89,7 +89,7 @@ def build(found: Any, spec: str) -> Target:
     raise TraceError(f"{spec} returned {type(made).__name__}; return a model, (model, loss) or a dictionary")
 
 
-def _said(exc: BaseException) -> str:
+def _message(exc: BaseException) -> str:
     """Return an exception's message in one line."""
     text = " ".join(str(exc).split())
     return f"{type(exc).__name__}: {text[:300]}" if text else type(exc).__name__

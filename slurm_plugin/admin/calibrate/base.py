@@ -55,15 +55,17 @@ def measure(python: str, env: Mapping[str, str], *, program: Path | None = None)
     script = program or PROGRAMS / "base.py"
     found = []
     for kind, key in KINDS.items():
-        told = tell(python, script, kind, env=env)
+        answer = run_program(python, script, kind, env=env)
         try:
-            found.append(Base(key=key, base_bytes=told["base_bytes"], gpu=told["gpu"], torch=told["torch"]))
+            found.append(
+                Base(key=key, base_bytes=answer["base_bytes"], gpu=answer["gpu"], torch=answer["torch"])
+            )
         except KeyError as exc:
             raise EstimateError(f"{script} printed no usable result ({exc!r})") from exc
     return found
 
 
-def tell(python: str, script: Path, *arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
+def run_program(python: str, script: Path, *arguments: str, env: Mapping[str, str]) -> dict[str, Any]:
     """Run a measuring program, and return the JSON object in its last line.
 
     Args:
@@ -79,16 +81,16 @@ def tell(python: str, script: Path, *arguments: str, env: Mapping[str, str]) -> 
         EstimateError: It failed, or printed something else.
     """
     try:
-        told = json.loads(
+        answer = json.loads(
             run([python, str(script), *arguments], timeout_s=_TIMEOUT_S, env=env).splitlines()[-1]
         )
     except CommandError as exc:
         raise EstimateError(f"{exc}; --python must name a Python with torch and a GPU") from exc
     except (ValueError, IndexError) as exc:
         raise EstimateError(f"{script} printed no usable result ({exc!r})") from exc
-    if not isinstance(told, dict):
-        raise EstimateError(f"{script} printed no usable result ({str(told)[:60]!r})")
-    return told
+    if not isinstance(answer, dict):
+        raise EstimateError(f"{script} printed no usable result ({str(answer)[:60]!r})")
+    return answer
 
 
 def as_text(bases: list[Base]) -> str:

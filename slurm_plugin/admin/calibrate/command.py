@@ -39,7 +39,7 @@ def calibrate(python: str, deep: bool, out: Path, dry_run: bool) -> None:
     elif deep:
         today = datetime.now(timezone.utc).date()
         table = rules.measure(
-            found, os.environ, out=out, today=today, say=lambda line: click.echo(line, err=True)
+            found, os.environ, out=out, today=today, progress=lambda line: click.echo(line, err=True)
         )
         click.echo(rules.as_text(table, out))
     else:

@@ -17,7 +17,7 @@ from gpumemnet.calibration.fit.site_table import Table, merged, rows
 from gpumemnet.calibration.fit.site_table import as_text as table_text
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.gpu_memory.rules.numbers import of, read_site_table
-from slurm_plugin.admin.calibrate.base import PROGRAMS, tell
+from slurm_plugin.admin.calibrate.base import PROGRAMS, run_program
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.files.atomic import replace_file
 
@@ -30,7 +30,7 @@ def plan(out: Path) -> str:
     Args:
         out: Path of the table.
     """
-    lines = [f"{part.name:<16}{part.takes_s:>4} s  {part.tells}" for part in PARTS]
+    lines = [f"{part.name:<16}{part.takes_s:>4} s  {part.measures}" for part in PARTS]
     return "\n".join(
         [*lines, f"{'together':<16}{sum(part.takes_s for part in PARTS):>4} s  then {out} is written"]
     )
@@ -42,7 +42,7 @@ def measure(
     *,
     out: Path,
     today: date,
-    say: Callable[[str], None],
+    progress: Callable[[str], None],
     programs: Path = PROGRAMS,
 ) -> Table:
     """Measure all parts on the GPU that this process would get, and write the table.
@@ -52,7 +52,7 @@ def measure(
         env: Its environment.
         out: The site's table; rows for other GPUs in it stay.
         today: Date for the column on how a number was found.
-        say: Called with a line on the progress.
+        progress: Called with a line on the progress.
         programs: Folder of the measuring programs.
 
     Returns:
@@ -69,7 +69,7 @@ def measure(
         old = read_site_table(out)
         seen = dict[str, Mapping[str, Any]]()
         for part in PARTS:
-            _measure(part, seen, python, env, programs, say)
+            _measure(part, seen, python, env, programs, progress)
         table = rows(seen, found_by=f"{COMMAND}, {today.isoformat()}")
         replace_file(out, table_text(merged(old, table.rules)).encode())
     except (GpuMemNetError, OSError) as exc:
@@ -83,16 +83,16 @@ def _measure(
     python: str,
     env: Mapping[str, str],
     programs: Path,
-    say: Callable[[str], None],
+    progress: Callable[[str], None],
 ) -> None:
     """Run one part and add its results; a part that fails is reported and skipped, except the first."""
-    say(f"{part.name}: {part.tells}, about {part.takes_s} s")
+    progress(f"{part.name}: {part.measures}, about {part.takes_s} s")
     try:
-        seen[part.name] = tell(python, programs / part.program, *part.arguments, env=env)
+        seen[part.name] = run_program(python, programs / part.program, *part.arguments, env=env)
     except EstimateError as exc:
         if part is PARTS[0]:
             raise
-        say(f"{part.name}: left out: {exc}")
+        progress(f"{part.name}: left out: {exc}")
 
 
 def as_text(table: Table, out: Path) -> str:

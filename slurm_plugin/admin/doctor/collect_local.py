@@ -67,8 +67,8 @@ def left_in(paths: Iterable[Path], manifest: Path) -> dict[str, str]:
         found = {path: path.read_bytes() for path in paths if path.is_file()}
     except (OSError, ConfigError):
         return {}
-    told = {path.name: why_left_alone(content, known.get(str(path))) for path, content in found.items()}
-    return {name: why for name, why in told.items() if why is not None}
+    reasons = {path.name: why_left_alone(content, known.get(str(path))) for path, content in found.items()}
+    return {name: why for name, why in reasons.items() if why is not None}
 
 
 def lua_sockets() -> tuple[str, ...]:

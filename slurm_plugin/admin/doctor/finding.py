@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from slurm_plugin.admin.doctor.fixes import Deed, shown
+from slurm_plugin.admin.doctor.fixes import FixAction, shown
 
 Level = Literal["ok", "warn", "fail", "unseen"]
 
@@ -20,14 +20,14 @@ class Finding:
         subject: What was checked.
         text: What was found.
         fix: How to fix it; "" for nothing.
-        deeds: The exact fix, as lines of files and commands; empty if a person must choose.
+        actions: The exact fix, as lines of files and commands; empty if a person must choose.
     """
 
     level: Level
     subject: str
     text: str
     fix: str = ""
-    deeds: tuple[Deed, ...] = ()
+    actions: tuple[FixAction, ...] = ()
 
 
 def ok(subject: str, text: str) -> Finding:
@@ -40,7 +40,7 @@ def ok(subject: str, text: str) -> Finding:
     return Finding(level="ok", subject=subject, text=text)
 
 
-Fix = str | Deed | tuple[Deed, ...]
+Fix = str | FixAction | tuple[FixAction, ...]
 """Fix as text, or as exact actions, which are then shown as they are."""
 
 
@@ -79,5 +79,5 @@ def unseen(subject: str, text: str) -> Finding:
 def _finding(level: Level, subject: str, text: str, fix: Fix) -> Finding:
     if isinstance(fix, str):
         return Finding(level=level, subject=subject, text=text, fix=fix)
-    deeds = fix if isinstance(fix, tuple) else (fix,)
-    return Finding(level=level, subject=subject, text=text, fix=shown(deeds), deeds=deeds)
+    actions = fix if isinstance(fix, tuple) else (fix,)
+    return Finding(level=level, subject=subject, text=text, fix=shown(actions), actions=actions)

@@ -64,7 +64,7 @@ class Run:
         return f"run: {shlex.join(self.argv)}"
 
 
-Deed = Change | Run
+FixAction = Change | Run
 
 
 def command(text: str) -> Run:
@@ -137,9 +137,9 @@ def toml(text: str, path: Path, table: str, key: str, value: str) -> Change:
     return Change(path=path, first=head + 1, new=new)
 
 
-def shown(deeds: Sequence[Deed]) -> str:
+def shown(actions: Sequence[FixAction]) -> str:
     """Return all actions as text for a person, one per line."""
-    return "\n".join(map(str, deeds))
+    return "\n".join(map(str, actions))
 
 
 def _replaced(raw: str, key: str, pair: str) -> str | None:

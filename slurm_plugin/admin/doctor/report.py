@@ -9,7 +9,7 @@ from pathlib import Path
 from slurm_plugin.admin.doctor.checks.run import examine
 from slurm_plugin.admin.doctor.collect import gather
 from slurm_plugin.admin.doctor.finding import Finding
-from slurm_plugin.admin.doctor.fixes import Deed, Run
+from slurm_plugin.admin.doctor.fixes import FixAction, Run
 from slurm_plugin.core.clock import Clock
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unseen": "?   "}
@@ -36,8 +36,8 @@ def as_text(findings: Sequence[Finding]) -> str:
             margin = f"      {'':<{width}}  "
             lines.append(f"{margin}fix: {finding.fix}".replace("\n", f"\n{margin}    "))
     counts = {level: sum(finding.level == level for finding in findings) for level in _MARKS}
-    verdict = f"{counts['fail']} to fix, {counts['warn']} to improve, {counts['ok']} fine"
-    return "\n".join([*lines, f"{verdict}, {counts['unseen']} not visible from this machine"])
+    summary = f"{counts['fail']} to fix, {counts['warn']} to improve, {counts['ok']} fine"
+    return "\n".join([*lines, f"{summary}, {counts['unseen']} not visible from this machine"])
 
 
 def as_json(findings: Sequence[Finding]) -> str:
@@ -48,17 +48,17 @@ def as_json(findings: Sequence[Finding]) -> str:
             "subject": finding.subject,
             "text": finding.text,
             "fix": finding.fix,
-            "deeds": [_deed(deed) for deed in finding.deeds],
+            "actions": [_action(action) for action in finding.actions],
         }
         for finding in findings
     ]
     return json.dumps({"version": 1, "findings": rows}, indent=1)
 
 
-def _deed(deed: Deed) -> dict[str, object]:
-    if isinstance(deed, Run):
-        return {"run": list(deed.argv)}
-    return {"file": str(deed.path), "line": deed.first, "lines": deed.count, "new": deed.new}
+def _action(action: FixAction) -> dict[str, object]:
+    if isinstance(action, Run):
+        return {"run": list(action.argv)}
+    return {"file": str(action.path), "line": action.first, "lines": action.count, "new": action.new}
 
 
 def failed(findings: Sequence[Finding]) -> bool:

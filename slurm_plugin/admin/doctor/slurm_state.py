@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from slurm_plugin.admin.doctor.facts import Facts
-from slurm_plugin.admin.doctor.fixes import Change, Deed, record, setting, toml
+from slurm_plugin.admin.doctor.fixes import Change, FixAction, record, setting, toml
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.slurm.files.conf_lines import expand
@@ -111,7 +111,7 @@ def rad_toml(facts: Facts, table: str, key: str, value: str) -> Change:
     return toml(facts.config_text, facts.config_path, table, key, value)
 
 
-def row_of(facts: Facts, kind: str, name: str, key: str, value: str) -> tuple[Deed, ...]:
+def row_of(facts: Facts, kind: str, name: str, key: str, value: str) -> tuple[FixAction, ...]:
     """Return the change of a node's or partition's line in slurm.conf; empty if it has none.
 
     Args:

@@ -95,7 +95,7 @@ def install(
         raise click.UsageError("--edit-slurm changes the files of this machine; it takes no --root")
     _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)
     there = found(root / etc.lstrip("/") / "rad.toml", root / slurm_etc.lstrip("/") / "slurm.conf", partition)
-    values, cards = install_values(
+    values, node_gpus = install_values(
         prefix=prefix,
         etc=etc,
         mode=mode,
@@ -114,11 +114,11 @@ def install(
         "logrotate": "/etc/logrotate.d",
         "slurm": slurm_etc,
     }
-    steps = installing.plan(values, places, root=root, gpus=cards, with_key=with_key or edit_slurm)
+    steps = installing.plan(values, places, root=root, gpus=node_gpus, with_key=with_key or edit_slurm)
     if edit_slurm:
         steps = [step for step in steps if step.action not in ("show", "change")]
     click.echo(as_text(steps, verbose=dry_run, edited=edit_slurm))
-    changed = _slurms_files(steps, values, places, cards, dry_run=dry_run) if edit_slurm else None
+    changed = _slurms_files(steps, values, places, node_gpus, dry_run=dry_run) if edit_slurm else None
     if changed is not None and changed.refused:
         sys.exit(Exit.FINDINGS)
     after = {} if changed is None else dict(changed.after)
@@ -160,7 +160,7 @@ def _slurms_files(
     steps: Sequence[Step],
     values: Mapping[str, str],
     places: Mapping[str, str],
-    cards: Sequence[Mapping[str, str]],
+    node_gpus: Sequence[Mapping[str, str]],
     *,
     dry_run: bool,
 ) -> Plan:
@@ -184,7 +184,7 @@ def _slurms_files(
         written=written,
         version=installed_version(),
         plugins=plugins(settings_of(slurm_conf)) if slurm_conf.exists() else None,
-        gpus=gpus_of_nodes(values, cards),
+        gpus=gpus_of_nodes(values, node_gpus),
     )
     click.echo(as_text(plan, places, dry_run=dry_run))
     return plan
@@ -205,7 +205,7 @@ def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: b
     files; with --edit-slurm also, and without any change, as long as jobs hold or wait for shards.
     """
     from slurm_plugin.admin.install import uninstall as uninstalling
-    from slurm_plugin.admin.install.uninstall_steps import as_text as told
+    from slurm_plugin.admin.install.uninstall_steps import as_text as removal_text
     from slurm_plugin.admin.install.uninstall_steps import shard_jobs, why_not_yet
     from slurm_plugin.slurm.queries.live import ask_slurm, slurm_is_here
 
@@ -219,7 +219,7 @@ def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: b
     if edit_slurm and (why := why_not_yet(removal, jobs)):
         click.echo(f"nothing was changed: {why}")
         sys.exit(Exit.FINDINGS)
-    click.echo(told(removal, edited=edit_slurm and not dry_run, jobs=jobs))
+    click.echo(removal_text(removal, edited=edit_slurm and not dry_run, jobs=jobs))
     edits = removal.edits if edit_slurm else ()
     _change(uninstalling.writes(removal, edits), removal.manifest.parent, dry_run=dry_run)
     if not dry_run:

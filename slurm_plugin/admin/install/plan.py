@@ -22,7 +22,7 @@ from slurm_plugin.admin.own_files.steps import (
     SECRET,
     SITE_SCRIPTS,
     Step,
-    says,
+    has_content,
 )
 from slurm_plugin.admin.own_files.templates import (
     GUARD,
@@ -67,7 +67,7 @@ def plan(
             _below(root, place.format(**places)),
             _below(root, f"{PACKAGED_UNITS}/{Path(place).name}"),
         )
-        if place.startswith("{units}") and not path.exists() and says(packaged, content):
+        if place.startswith("{units}") and not path.exists() and has_content(packaged, content):
             path = packaged
         steps.append(_step(path, content, mode, wrote))
     for script in sorted(lua_folder().glob("*.lua"), key=_turn):
@@ -148,8 +148,8 @@ def fitted(steps: Sequence[Step], after: dict[Path, str]) -> list[Step]:
         steps: As `plan` returns them.
         after: New text of each file that adapting the site's files changed.
     """
-    ours = {step.path for step in steps if step.action in ("write", "update")} & after.keys()
-    return [replace(one, content=after.pop(one.path).encode()) if one.path in ours else one for one in steps]
+    own = {step.path for step in steps if step.action in ("write", "update")} & after.keys()
+    return [replace(one, content=after.pop(one.path).encode()) if one.path in own else one for one in steps]
 
 
 def writes(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> list[Write]:
@@ -165,9 +165,11 @@ def writes(steps: Sequence[Step], places: Mapping[str, str], *, root: Path) -> l
     """
     manifest = _manifest(root, places)
     before = read_installed(manifest)
-    said = {f"/{step.path.relative_to(root)}": step for step in steps if step.mode != SECRET}
-    done = {name: {digest(step.content)} for name, step in said.items() if step.action in ("write", "update")}
-    kept = {name: {digest(step.content)} for name, step in said.items() if step.action == "keep"}
+    by_path = {f"/{step.path.relative_to(root)}": step for step in steps if step.mode != SECRET}
+    done = {
+        name: {digest(step.content)} for name, step in by_path.items() if step.action in ("write", "update")
+    }
+    kept = {name: {digest(step.content)} for name, step in by_path.items() if step.action == "keep"}
     after = {**before, **{name: found for name, found in kept.items() if name in before}, **done}
     try:
         found = [

@@ -52,13 +52,13 @@ class Plan:
         before: Text of each file that changes; None for a new file.
         after: New text of each file.
         left: Findings of `rad doctor` on these files that would remain.
-        told: Its other findings: whole-GPU jobs may meet shared ones. The site decides how GPUs are distinguished.
+        warnings: Its other findings: whole-GPU jobs may meet shared ones. The site decides how GPUs are distinguished.
     """
 
     before: Mapping[Path, str | None] = field(default_factory=dict)
     after: Mapping[Path, str] = field(default_factory=dict)
     left: tuple[Finding, ...] = ()
-    told: tuple[Finding, ...] = ()
+    warnings: tuple[Finding, ...] = ()
 
     @property
     def runs(self) -> tuple[Path, ...]:
@@ -131,8 +131,8 @@ def plan(
         facts, found = look()
     changed = {path: text for path, text in texts.items() if written.get(path) != text}
     before = {path: written.get(path) or (text_of(path) if path.exists() else None) for path in changed}
-    told = tuple(finding for finding in check_apart(facts) if finding.level != "ok")
-    return Plan(before=before, after=changed, left=tuple(found), told=told)
+    warnings = tuple(finding for finding in check_apart(facts) if finding.level != "ok")
+    return Plan(before=before, after=changed, left=tuple(found), warnings=warnings)
 
 
 def _facts(
@@ -182,7 +182,7 @@ def _text(path: Path, read: Callable[[Path], str]) -> str | None:
 
 def _changes(finding: Finding) -> tuple[Change, ...]:
     """Return the lines that fix a finding, if sharing needs it."""
-    changes = tuple(deed for deed in finding.deeds if isinstance(deed, Change))
+    changes = tuple(action for action in finding.actions if isinstance(action, Change))
     wanted = finding.level == "fail" or any(change.new.lstrip().startswith(_ALSO) for change in changes)
     return changes if wanted else ()
 
@@ -212,15 +212,15 @@ def _with_gpus(slurm_conf: Path, gpus: NodeGpus, read: Callable[[Path], str]) ->
     rows = [] if conf is None else [(index, row) for index, row in enumerate(conf.lines) if "nodename" in row]
     if conf is None or any("gpu" in row.get("gres", "") for _, row in rows):
         return {}
-    deeds = [
+    actions = [
         record(conf, index, slurm_conf, "Gres", ",".join(filter(None, (row.get("gres"), gpus.gres))))
         for index, row in rows
         if named.issuperset(expand(row["nodename"]))
     ]
     texts: dict[Path, str] = {}
-    for change in deeds:  # each has its line and stays on it
+    for change in actions:  # each has its line and stays on it
         texts[change.path] = change.applied(texts.get(change.path) or read(change.path))
-    if deeds:
+    if actions:
         path = slurm_conf.with_name("gres.conf")
         texts[path] = f"{(_text(path, read) or '').rstrip()}\n{gpus.lines}\n".lstrip()
     return texts

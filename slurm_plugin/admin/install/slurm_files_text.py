@@ -29,7 +29,7 @@ def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool) -> str:
         before = plan.before[path]
         old = [] if before is None else lines_of(before)
         lines += difflib.unified_diff(old, lines_of(after), str(path), str(path), n=1, lineterm="")
-    for finding in (*plan.left, *plan.told):
+    for finding in (*plan.left, *plan.warnings):
         lines.append(f"left to you: {finding.subject}: {finding.text}")
         lines += [f"    {line}" for line in f"fix: {finding.fix}".splitlines()] if finding.fix else []
     if plan.refused:

@@ -22,17 +22,17 @@ _NODE_SHARDS = re.compile(r"(?<=[=,])shard:[^\s,#]*,?|,shard:[^\s,#]*", re.IGNOR
 _SHARD_WEIGHT = re.compile(r"(?<=[=,])gres/shard=[^\s,#\"]*,?|,gres/shard=[^\s,#\"]*", re.IGNORECASE)
 
 
-def slurm_conf_without(text: str, ours: Collection[str]) -> str:
+def slurm_conf_without(text: str, own_paths: Collection[str]) -> str:
     r"""Return slurm.conf without shards, RAD's hooks and RAD's Lua scripts; every other byte stays.
 
     Args:
         text: slurm.conf.
-        ours: Paths of files that RAD wrote. Any other hook or script is the site's and stays.
+        own_paths: Paths of files that RAD wrote. Any other hook or script is the site's and stays.
 
     >>> slurm_conf_without("GresTypes=gpu,shard\nProlog=/etc/rad/prolog.sh\n", {"/etc/rad/prolog.sh"})
     'GresTypes=gpu\n'
     """
-    names = {path.rpartition("/")[2] for path in ours}
+    names = {path.rpartition("/")[2] for path in own_paths}
 
     def edited(line: str) -> str:
         if re.match(r"\s*nodename\s*=", line, re.IGNORECASE):
@@ -45,7 +45,7 @@ def slurm_conf_without(text: str, ours: Collection[str]) -> str:
         if found is None:
             return line
         name, value = found[2].lower(), found[4]
-        if name in HOOKS and value in ours:
+        if name in HOOKS and value in own_paths:
             return ""
         word = _LISTS.get(name) or ("lua" if _SCRIPTS.get(name) in names else None)
         if word is None:
@@ -65,8 +65,8 @@ def gres_conf_without(text: str) -> str:
     >>> gres_conf_without("NodeName=n1 Name=gpu File=/dev/nvidia0\nNodeName=n1 Name=shard Count=39\n")
     'NodeName=n1 Name=gpu File=/dev/nvidia0\n'
     """
-    ours = re.compile(r"^(?!\s*#).*\bname\s*=\s*shard\b", re.IGNORECASE)
-    return _each_line(text, lambda line: "" if ours.match(line) else line)
+    own_paths = re.compile(r"^(?!\s*#).*\bname\s*=\s*shard\b", re.IGNORECASE)
+    return _each_line(text, lambda line: "" if own_paths.match(line) else line)
 
 
 def flags_last(old: str, new: str) -> str:

@@ -98,7 +98,7 @@ def change_together(writes: Sequence[Write], etc: Path) -> None:
             try:
                 _carry_out(writes, made)
             except BaseException:
-                put_back(etc)
+                roll_back(etc)
                 raise
             (etc / JOURNAL / _LIST).unlink()  # from here on the change is final
             _forget(etc / JOURNAL)
@@ -122,7 +122,7 @@ def undo_unfinished(etc: Path) -> tuple[str, ...]:
         return ()
     try:
         with _alone(etc):
-            return put_back(etc)
+            return roll_back(etc)
     except OSError as exc:
         raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
 
@@ -132,7 +132,7 @@ def unfinished(etc: Path) -> bool:
     return (etc / JOURNAL / _LIST).exists()
 
 
-def put_back(etc: Path) -> tuple[str, ...]:
+def roll_back(etc: Path) -> tuple[str, ...]:
     """Restore the files in the journal; can be interrupted and repeated.
 
     Args:
@@ -141,24 +141,24 @@ def put_back(etc: Path) -> tuple[str, ...]:
     Raises:
         OSError: Something cannot be restored.
     """
-    journal, said = etc / JOURNAL, []
+    journal, lines = etc / JOURNAL, []
     if (journal / _LIST).exists():
-        told: dict[str, Any] = json.loads((journal / _LIST).read_text(encoding="utf-8"))
-        for number, row in reversed(list(enumerate(told["files"]))):
+        record: dict[str, Any] = json.loads((journal / _LIST).read_text(encoding="utf-8"))
+        for number, row in reversed(list(enumerate(record["files"]))):
             path = Path(row["path"])
             _draft(path).unlink(missing_ok=True)
             now = _read(path)
             if _digest(now) == row["new"]:
                 _restore(path, _read(journal / str(number)), row)
-                said.append(f"{path}: restored to its state before an interrupted run")
+                lines.append(f"{path}: restored to its state before an interrupted run")
             elif _digest(now) != row["old"]:
-                said.append(f"{path}: not restored, because it was changed after an interrupted run")
-        for folder in reversed(told["folders"]):
+                lines.append(f"{path}: not restored, because it was changed after an interrupted run")
+        for folder in reversed(record["folders"]):
             with suppress(OSError):  # other files were added meanwhile
                 Path(folder).rmdir()
         (journal / _LIST).unlink()
     _forget(journal)
-    return tuple(said)
+    return tuple(lines)
 
 
 def _begin(writes: Sequence[Write], journal: Path, made: Sequence[Path]) -> None:

@@ -46,10 +46,10 @@ def plan(*, root: Path, etc: str, slurm: str, running: Mapping[str, str] | None)
     installed = read_installed(manifest)
     folder = root / slurm.lstrip("/")
     guards = {f"{etc}/{name}": f"{slurm}/rad/{name}" for name in STUBS}
-    ours = {*installed, *guards, *guards.values()}
+    own_paths = {*installed, *guards, *guards.values()}
     recorded = backup.recorded(manifest.parent, root)
-    own = {path: one for path, one in recorded.items() if f"/{path.relative_to(root)}" in ours}
-    edits = tuple(one for one in _edits(folder, ours, recorded, bool(installed)) if one.path not in own)
+    own = {path: one for path, one in recorded.items() if f"/{path.relative_to(root)}" in own_paths}
+    edits = tuple(one for one in _edits(folder, own_paths, recorded, bool(installed)) if one.path not in own)
     in_use = (folder / "slurm.conf").exists() or (root / "run/slurm/conf/slurm.conf").exists()  # configless
     remove: list[Path] = []
     stubs: list[Path] = []
@@ -158,14 +158,14 @@ def _before(one: Edit | None) -> str | None:
 
 
 def _edits(
-    folder: Path, ours: Collection[str], recorded: Mapping[Path, Edit | None], installed: bool
+    folder: Path, own_paths: Collection[str], recorded: Mapping[Path, Edit | None], installed: bool
 ) -> tuple[Edit, ...]:
     """Return what `rad install --edit-slurm` did, reversed; additions by an admin are recognized by their words.
 
     If nothing was installed and slurm.conf names no hook of RAD's, shards belong to the site.
     """
     found = [one for one in recorded.values() if one is not None]
-    if not installed and not _names(folder / "slurm.conf", ours):
+    if not installed and not _names(folder / "slurm.conf", own_paths):
         return tuple(found)
     for name in ("slurm.conf", "gres.conf"):
         path = folder / name
@@ -177,7 +177,7 @@ def _edits(
             continue
         except OSError as exc:
             raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
-        new = slurm_conf_without(old, ours) if name == "slurm.conf" else gres_conf_without(old)
+        new = slurm_conf_without(old, own_paths) if name == "slurm.conf" else gres_conf_without(old)
         if new != old:
             found.append(Edit(path=path, old=old, new=new))
     kept = [replace(one, new=flags_last(one.old, one.new), last=one.new) if one.new else one for one in found]
@@ -202,9 +202,9 @@ def _runs_with(path: Path, names: Sequence[str], running: Mapping[str, str]) -> 
     return any(script.exists() and _OURS.search(text_of(script)) for script in scripts)
 
 
-def _names(conf: Path, ours: Collection[str]) -> bool:
+def _names(conf: Path, own_paths: Collection[str]) -> bool:
     try:
-        return any(name in text_of(conf) for name in ours)
+        return any(name in text_of(conf) for name in own_paths)
     except OSError:
         return False  # handled where the file is read for its lines
 

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 from slurm_plugin.admin.history import models_in, runs_in
-from slurm_plugin.admin.job_report.story import Found
+from slurm_plugin.admin.job_report.report import Found
 from slurm_plugin.admin.top.command import port_of
 from slurm_plugin.admin.top.gather import Gatherer
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.comments.signed_comment import read_key, read_stamp
+from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.files.append_log import NewLines
@@ -75,7 +75,7 @@ def _booking(times: JobTimes | None, config: Config, missing: list[str]) -> Book
     if times is None:
         return None
     try:
-        return read_stamp(times.comment, user_id=times.user_id, key=read_key(Path(config.paths.key)))
+        return read_signed_booking(times.comment, user_id=times.user_id, key=read_key(Path(config.paths.key)))
     except ConfigError as exc:
         missing.append(f"booking: {exc}")
         return None

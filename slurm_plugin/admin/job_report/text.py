@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 
 from slurm_plugin.admin.history import user_name
-from slurm_plugin.admin.job_report.story import Neighbour, RunStory, Story
+from slurm_plugin.admin.job_report.report import JobReport, Neighbour, RunReport
 from slurm_plugin.admin.top.cells import duration
 from slurm_plugin.core.history.advice import used
 from slurm_plugin.core.logs.events import EventKind
@@ -22,64 +22,64 @@ _LONGEST = 160
 _BASES = {"asked": "as requested", "estimate": "as estimated", "history": "from earlier runs"}
 
 
-def as_text(story: Story) -> str:
+def as_text(report: JobReport) -> str:
     """Return the report as text."""
-    return "\n".join(f"{name:<11}{text}".rstrip() for name, text in _lines(story))
+    return "\n".join(f"{name:<11}{text}".rstrip() for name, text in _lines(report))
 
 
-def as_json(story: Story) -> str:
+def as_json(report: JobReport) -> str:
     """Return the report as JSON: the facts about the job, and what was computed from them."""
-    found = story.found
+    found = report.found
     return json.dumps(
         {
             "version": VERSION,
             "job_id": found.job_id,
-            "user_id": story.user_id,
+            "user_id": report.user_id,
             "slurm": asdict(found.times) if found.times else None,
             "booking": asdict(found.booking) if found.booking else None,
-            "model": asdict(story.model) if story.model else None,
-            "waited_s": story.waited_s,
-            "runs": [asdict(run) for run in story.runs],
+            "model": asdict(report.model) if report.model else None,
+            "waited_s": report.waited_s,
+            "runs": [asdict(run) for run in report.runs],
             "live": [{"node": node, **asdict(gpu)} for node, gpu in found.live],
-            "beside": [asdict(one) for one in story.beside],
+            "beside": [asdict(one) for one in report.beside],
             "events": [
                 {"time_s": one.time_s, "hook": one.hook, "event": one.event.kind, "detail": one.event.detail}
                 for one in found.events
             ],
-            "advice": story.advice,
+            "advice": report.advice,
             "missing": found.missing,
         },
         indent=1,
     )
 
 
-def _lines(story: Story) -> Iterator[tuple[str, str]]:
-    found, times = story.found, story.found.times
-    who = "" if story.user_id is None else f", {user_name(story.user_id)}"
+def _lines(report: JobReport) -> Iterator[tuple[str, str]]:
+    found, times = report.found, report.found.times
+    user = "" if report.user_id is None else f", {user_name(report.user_id)}"
     where = f", partition {times.partition}: {times.state}" if times else ""
-    yield f"Job {found.job_id}", f"{who}{where}".removeprefix(", ")
-    if times and times.asked:
-        yield "requested", one_line(times.asked, _LONGEST)
-    if story.model is not None:
-        yield "model", str(story.model)
+    yield f"Job {found.job_id}", f"{user}{where}".removeprefix(", ")
+    if times and times.requested:
+        yield "requested", one_line(times.requested, _LONGEST)
+    if report.model is not None:
+        yield "model", str(report.model)
     if found.booking is not None:
         yield from _booking(found.booking)
-    if story.waited_s is not None and times and times.start_s:
-        yield "waited", f"{duration(story.waited_s)}, started {_time(times.start_s)}"
-    for number, run in enumerate(story.runs, start=1):
-        yield from _run(run, f"run {number}" if len(story.runs) > 1 else "ran")
+    if report.waited_s is not None and times and times.start_s:
+        yield "waited", f"{duration(report.waited_s)}, started {_time(times.start_s)}"
+    for number, run in enumerate(report.runs, start=1):
+        yield from _run(run, f"run {number}" if len(report.runs) > 1 else "ran")
     for node, gpu in found.live:
         job = next(job for job in gpu.jobs if job.job_id == found.job_id)
         now = "-" if job.used_bytes is None else human(job.used_bytes)
         yield "now", f"{now} of {human(job.booked_bytes)} on {node} GPU {gpu.index}"
-    if story.beside:
-        yield "neighbours", _names(story.beside)
+    if report.beside:
+        yield "neighbours", _names(report.beside)
     for one in [one for one in found.events if one.event.kind != EventKind.END][-MOST_EVENTS:]:
         yield (
             "event",
             one_line(f"{_time(one.time_s)} {one.hook}: {one.event.kind} {one.event.detail}", _LONGEST),
         )
-    for text in story.advice:
+    for text in report.advice:
         yield "advice", text
     for text in found.missing:
         yield "not seen", one_line(text, _LONGEST)
@@ -96,21 +96,21 @@ def _booking(booking: Booking) -> Iterator[tuple[str, str]]:
     yield "booked", f"{human(booking.memory_bytes)}, {_BASES[booking.basis]}{cap}"
 
 
-def _run(story: RunStory, name: str) -> Iterator[tuple[str, str]]:
-    run = story.run
+def _run(report: RunReport, name: str) -> Iterator[tuple[str, str]]:
+    run = report.run
     lasted = ""
     if run.start_s is not None and run.time_s is not None:
         lasted = f"{duration(run.time_s - run.start_s)} from {_time(run.start_s)}"
     place = f" on {run.node or '?'} {' '.join(run.gpus)}".rstrip()
     yield name, f"{lasted}{place}: {run.outcome or '?'}".strip()
-    if told := used(run):
+    if usage := used(run):
         energy = "" if not run.energy_j else f", {run.energy_j / 1000:.1f} kJ"
         high = "" if run.p95_smact is None else f" (95th percentile {run.p95_smact:.2f})"
-        yield "", f"{told}{high}{energy}"
-    if story.neighbours:
-        yield "", f"shared with {_names(story.neighbours)}"
-    if story.slowdown is not None and story.neighbours:
-        yield "", f"about {story.slowdown:.1f} times as long as alone, estimated (docs/activity.md)"
+        yield "", f"{usage}{high}{energy}"
+    if report.neighbours:
+        yield "", f"shared with {_names(report.neighbours)}"
+    if report.slowdown is not None and report.neighbours:
+        yield "", f"about {report.slowdown:.1f} times as long as alone, estimated (docs/activity.md)"
 
 
 def _names(neighbours: Sequence[Neighbour]) -> str:

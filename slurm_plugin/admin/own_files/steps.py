@@ -88,8 +88,8 @@ def as_text(steps: Sequence[Step], *, verbose: bool, edited: bool = False) -> st
             lines += [text, _indented(step.content)]
         else:
             lines.append(f"{step.action} {step.path}")
-            ours = step.path.parent.name == "rad" and step.path.suffix == ".lua"
-            if verbose and step.action == "write" and step.mode != SECRET and not ours:
+            shipped = step.path.parent.name == "rad" and step.path.suffix == ".lua"
+            if verbose and step.action == "write" and step.mode != SECRET and not shipped:
                 lines.append(_indented(step.content))
     return "\n".join(lines)
 
@@ -103,7 +103,7 @@ def left_alone(why: str) -> str:
     return f"not changed, because {why}"
 
 
-def says(path: Path, content: bytes) -> bool:
+def has_content(path: Path, content: bytes) -> bool:
     """Return whether a file already has this content.
 
     Args:

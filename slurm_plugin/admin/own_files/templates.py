@@ -65,8 +65,8 @@ def lua_folder() -> Path:
 
 def lua_modules() -> frozenset[str]:
     """Return the names of the Lua files that belong in `rad` next to slurm.conf, including the site's settings."""
-    ours = {path.name for path in lua_folder().glob("*.lua")} - set(SITE_SCRIPTS)
-    return frozenset({*ours, "rad_settings.lua"})
+    shipped = {path.name for path in lua_folder().glob("*.lua")} - set(SITE_SCRIPTS)
+    return frozenset({*shipped, "rad_settings.lua"})
 
 
 def render(template: str, values: Mapping[str, str], *, gpus: Sequence[Mapping[str, str]] = ()) -> str:

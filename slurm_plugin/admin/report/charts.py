@@ -111,14 +111,14 @@ def _over_time(run: Run, name: str, title: str, factor: float) -> Lines:
         title=f"{title}: {run.label}",
         x="seconds since the first submission",
         y=title,
-        labels=[f"GPU {card['index']}" for card in run.cards],
+        labels=[f"GPU {device['index']}" for device in run.devices],
         points=[
             [
                 (at_s, value * factor)
-                for at_s, value in zip(run.times_s, card[name], strict=True)
+                for at_s, value in zip(run.times_s, device[name], strict=True)
                 if value is not None
             ]
-            for card in run.cards
+            for device in run.devices
         ],
     )
 

@@ -51,15 +51,15 @@ def check(row: Mapping[str, Any]) -> None:
         if last.get("outcome") == "ok":
             for value in (last["end_s"], last["trains_s"], job["alone_s"]):
                 _number(value, "a time of a job")
-    times, cards = row["samples"]["times_s"], row["samples"]["cards"]
+    times, devices = row["samples"]["times_s"], row["samples"]["gpus"]
     for value in times:
         _number(value, "samples.times_s")
-    for card in cards:
-        _is(isinstance(card["name"], str), "the name of a GPU", "a text")
-        _number(card["index"], "the index of a GPU")
+    for device in devices:
+        _is(isinstance(device["name"], str), "the name of a GPU", "a text")
+        _number(device["index"], "the index of a GPU")
         for name in SAMPLED:
-            _is(len(card[name]) == len(times), f"{name} of a GPU", "as long as samples.times_s")
-            for value in card[name]:
+            _is(len(device[name]) == len(times), f"{name} of a GPU", "as long as samples.times_s")
+            for value in device[name]:
                 _number(value, f"{name} of a GPU", none=True)
     for name in ("slurm", "commit"):
         row["machine"][name]

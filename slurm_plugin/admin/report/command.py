@@ -24,11 +24,11 @@ def compare(runs: tuple[Path, ...], *, out: Path, png: Path | None) -> list[str]
     """
     found = read_runs(runs)
     out.write_text(page(found), encoding="utf-8")
-    said = [*tables(found), f"{out}: {len(found)} runs"]
+    lines = [*tables(found), f"{out}: {len(found)} runs"]
     if png is not None:
         from slurm_plugin.admin.report.png import write_pngs
 
         scenes = groupby(found, key=lambda run: run.scene)
         drawn = sum(write_pngs(charts(list(some)), png) for _, some in scenes)
-        said.append(f"{png}: {drawn} charts")
-    return said
+        lines.append(f"{png}: {drawn} charts")
+    return lines

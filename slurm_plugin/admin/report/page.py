@@ -35,7 +35,7 @@ SHOWN = (
     ("crashes", "out of memory"),
     ("recoveries", "recovered"),
     ("lost_to_crashes_s", "lost to crashes (s)"),
-    ("put_backs", "requeued"),
+    ("requeues", "requeued"),
     ("booked_over_used", "booked over used"),
     ("energy_j", "energy (J)"),
     ("smact_mean", "mean SM activity"),
@@ -135,10 +135,10 @@ def cell(name: str, run: Run, whole: Mapping[int, Run]) -> str:
         return "-"
     other = _base(run, whole) if name in RELATIVE and run.policy != "whole" else None
     base = None if other is None else other.figures.get(name)
-    return f"{_told(value)} ({value / base:.2f})" if base else _told(value)
+    return f"{_shown(value)} ({value / base:.2f})" if base else _shown(value)
 
 
-def _told(value: float) -> str:
+def _shown(value: float) -> str:
     """Return a figure with four significant digits and no exponent."""
     if not isinstance(value, float):
         return str(value)
@@ -146,5 +146,5 @@ def _told(value: float) -> str:
 
 
 def _machine(run: Run) -> str:
-    names = ", ".join(sorted({str(card["name"]) for card in run.cards}))
-    return f"{len(run.cards)} GPUs ({names}); {run.machine['slurm']}; commit {run.machine['commit']}"
+    names = ", ".join(sorted({str(device["name"]) for device in run.devices}))
+    return f"{len(run.devices)} GPUs ({names}); {run.machine['slurm']}; commit {run.machine['commit']}"

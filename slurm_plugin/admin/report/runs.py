@@ -35,7 +35,7 @@ class Run:
         figures: Its results.
         jobs: Its jobs.
         times_s: When the GPUs were sampled.
-        cards: Samples of each GPU.
+        devices: Samples of each GPU.
         machine: Where it ran.
     """
 
@@ -51,7 +51,7 @@ class Run:
     figures: Mapping[str, Any]
     jobs: Sequence[Mapping[str, Any]]
     times_s: Sequence[float]
-    cards: Sequence[Mapping[str, Any]]
+    devices: Sequence[Mapping[str, Any]]
     machine: Mapping[str, Any]
 
     @property
@@ -67,7 +67,7 @@ class Run:
     @property
     def gpus(self) -> str:
         """Return the GPUs it ran on, as text."""
-        return counted([card["name"] for card in self.cards])
+        return counted([device["name"] for device in self.devices])
 
     @property
     def title(self) -> str:
@@ -79,7 +79,7 @@ class Run:
     @property
     def file_name(self) -> str:
         """Return the prefix of the chart files of such runs."""
-        parts = [self.trace, *([f"g{len(self.cards)}"] if len(self.cards) != FIRST_GPUS else [])]
+        parts = [self.trace, *([f"g{len(self.devices)}"] if len(self.devices) != FIRST_GPUS else [])]
         parts += [f"c{self.compress:g}", *([f"first{self.first}"] if self.first else [])]
         parts += [self.exchange] if self.exchange != "copies" else []
         return "-".join([*parts, *(["stand-in"] if self.simulated else [])])
@@ -110,11 +110,11 @@ def read_runs(paths: Sequence[Path]) -> tuple[Run, ...]:
     Raises:
         ConfigError: A file cannot be read, or is not a run.
     """
-    found = _told_apart([_read(path) for path in paths], paths)
+    found = _distinct([_read(path) for path in paths], paths)
     return tuple(sorted(found, key=lambda run: (run.scene, run.policy != "whole", run.label)))
 
 
-def _told_apart(runs: Sequence[Run], paths: Sequence[Path]) -> Iterator[Run]:
+def _distinct(runs: Sequence[Run], paths: Sequence[Path]) -> Iterator[Run]:
     """Yield runs; those with equal names are called by their files."""
     alike = Counter((run.scene, run.label) for run in runs)
     for run, path in zip(runs, paths, strict=True):
@@ -160,16 +160,16 @@ def _read(path: Path) -> Run:
                 f"{path}: version {row['version']}, {VERSION} is known; use the rad that wrote it"
             )
         check(row)
-        words = [row["policy"], *([row["estimates"]] if row["estimates"] else [])]
-        words += [f"{name}={value}".replace('"', "") for name, value in row["settings"].items()]
+        named = [row["policy"], *([row["estimates"]] if row["estimates"] else [])]
+        named += [f"{name}={value}".replace('"', "") for name, value in row["settings"].items()]
         if passed_s := row.get("min_age_reserve_s"):
-            words.append(f"bf_min_age_reserve={passed_s * row['compress'] / 3600:g}h")
+            named.append(f"bf_min_age_reserve={passed_s * row['compress'] / 3600:g}h")
         if (row.get("users") or 1) > 1:
-            words += [f"{name}={row[name]}" for name in ("users", "seed") if row[name] is not None]
+            named += [f"{name}={row[name]}" for name in ("users", "seed") if row[name] is not None]
         return Run(
             trace=row["trace"],
             policy=row["policy"],
-            way=" ".join(words),
+            way=" ".join(named),
             repetition=row["repetition"],
             compress=row["compress"],
             first=row.get("first"),
@@ -179,7 +179,7 @@ def _read(path: Path) -> Run:
             figures=row["figures"],
             jobs=row["jobs"],
             times_s=row["samples"]["times_s"],
-            cards=row["samples"]["cards"],
+            devices=row["samples"]["gpus"],
             machine=row["machine"],
         )
     except KeyError as exc:

@@ -84,10 +84,10 @@ def _bars(chart: Bars) -> list[str]:
         for k, row in enumerate(chart.values):
             at = _y(row[g], y_ticks[-1])
             high = HEIGHT - BOTTOM - at
-            told = f"<title>{escape(chart.labels[k])}: {row[g]:.4g} {escape(chart.unit)}</title>"
+            tooltip = f"<title>{escape(chart.labels[k])}: {row[g]:.4g} {escape(chart.unit)}</title>"
             found.append(
                 f'<rect x="{left + k * each:.1f}" y="{at:.1f}" width="{each * 0.92:.1f}" height="{high:.1f}" '
-                f'fill="{COLOURS[k % len(COLOURS)]}">{told}</rect>'
+                f'fill="{COLOURS[k % len(COLOURS)]}">{tooltip}</rect>'
             )
         middle = LEFT + (g + 0.5) * wide
         found.append(

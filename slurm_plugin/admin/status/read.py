@@ -31,9 +31,9 @@ def node_status(config: Config, clock: Clock) -> tuple[GpuStatus, ...]:
     except DeviceError as exc:
         raise DeviceError(f"{exc}; rad status is for a GPU node, and rad top shows all of them") from exc
     ledger = LedgerStore(run, clock=clock, boot_id=boot_id()).read().ledger
-    users = {held.job_id: held.user_id for held in ledger.reservations}
+    users = {allocation.job_id: allocation.user_id for allocation in ledger.allocations}
     owners = JobFinder().owners(readings, users=users)
-    found = {held.job_id: read_job(run, held.job_id) for held in ledger.reservations}
+    found = {allocation.job_id: read_job(run, allocation.job_id) for allocation in ledger.allocations}
     usages = {job_id: usage for job_id, usage in found.items() if usage is not None}
     return tuple(
         gpu_status(reading, ledger, owners, usages, averaged=window is not None) for reading in readings

@@ -60,8 +60,8 @@ class Fleet:
 
     def happened(self) -> Iterator[tuple[Node, Happened]]:
         """Yield recent actions on jobs, latest first."""
-        told = [(node, one) for node in self.nodes if node.status for one in node.status.happened]
-        yield from sorted(told, key=lambda pair: pair[1].time_s, reverse=True)
+        pairs = [(node, one) for node in self.nodes if node.status for one in node.status.happened]
+        yield from sorted(pairs, key=lambda pair: pair[1].time_s, reverse=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

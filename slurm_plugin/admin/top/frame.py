@@ -58,11 +58,11 @@ def _sums(fleet: Fleet, view: View, width: int) -> list[Line]:
     whole = max(sums.usable_bytes, 1)
     time = datetime.fromtimestamp(fleet.time_s).strftime("%H:%M:%S")
     silent = f", {sums.silent} silent" if sums.silent else ""
-    said = (
+    parts = (
         f"{sums.nodes} nodes{silent}   {sums.busy} of {sums.gpus} GPUs busy   {sums.jobs} jobs on them: "
         f"{sums.saved} GPUs saved   {sums.waiting} waiting"
     )
-    first: Line = [(f" RAD {time} ", "title"), (f"  {said}", "warn" if sums.silent else "plain")]
+    first: Line = [(f" RAD {time} ", "title"), (f"  {parts}", "warn" if sums.silent else "plain")]
     if view.paused:
         first.append(("  PAUSED (Z)", "key"))
     memory = Bar(

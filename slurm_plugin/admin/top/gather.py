@@ -94,15 +94,15 @@ class Gatherer:
             self._queue_trouble = one_line(str(exc), 200)
 
     async def _ask_all(self) -> dict[str, NodeStatus | str]:
-        turns = asyncio.Semaphore(_AT_ONCE)
+        slots = asyncio.Semaphore(_AT_ONCE)
         names = list(self._places)
-        answers = await asyncio.gather(*(_ask(self._places[name], turns) for name in names))
+        answers = await asyncio.gather(*(_ask(self._places[name], slots) for name in names))
         return dict(zip(names, answers, strict=True))
 
 
-async def _ask(place: Place, turns: asyncio.Semaphore) -> NodeStatus | str:
+async def _ask(place: Place, slots: asyncio.Semaphore) -> NodeStatus | str:
     """Return a node's answer, or why there is none."""
-    async with turns:
+    async with slots:
         try:
             return from_text(await asyncio.wait_for(_get(*place), ANSWER_S))
         except asyncio.TimeoutError:  # not TimeoutError on Python 3.10

@@ -20,10 +20,10 @@ def gpus(fleet: Fleet) -> list[Row]:
         gpus = node.status.gpus if node.status else ()
         found += [_gpu(fleet, node, gpu) for gpu in gpus]
         if not gpus:
-            said = node.trouble or "no GPUs"
+            parts = node.trouble or "no GPUs"
             found.append(
                 Row(
-                    cells=(node.name, "", "", "", said),
+                    cells=(node.name, "", "", "", parts),
                     keys=(node.name, -1.0, -1.0, -1.0, -1.0),
                     warns=bool(node.trouble),
                 )
@@ -34,16 +34,16 @@ def gpus(fleet: Fleet) -> list[Row]:
 def _gpu(fleet: Fleet, node: Node, gpu: GpuStatus) -> Row:
     whole = max(gpu.usable_bytes, 1)
     flag = "!" if gpu.smact_source == "nvml-utilisation" else ""
-    said = [
+    parts = [
         f"{job.job_id} {fleet.user(job.user_id)}{' whole' if job.kind == 'whole' else ''} {_gib(job.used_bytes)}G"
         for job in gpu.jobs
     ]
     if gpu.unmanaged_bytes:
-        said.append(f"outside of jobs {_gib(gpu.unmanaged_bytes)}G")
+        parts.append(f"outside of jobs {_gib(gpu.unmanaged_bytes)}G")
     if gpu.state != "ok":
-        said.insert(0, gpu.state.upper())
+        parts.insert(0, gpu.state.upper())
     if node.trouble:
-        said.insert(0, f"[{node.trouble}]")
+        parts.insert(0, f"[{node.trouble}]")
     return Row(
         cells=(
             node.name,
@@ -54,7 +54,7 @@ def _gpu(fleet: Fleet, node: Node, gpu: GpuStatus) -> Row:
                 text=f"{_gib(gpu.used_bytes)}/{_gib(gpu.booked_bytes)}/{_gib(gpu.usable_bytes)}G",
             ),
             Bar(full=gpu.smact or 0.0, text=_share(gpu.smact) + flag),
-            ", ".join(said),
+            ", ".join(parts),
         ),
         keys=(node.name, float(gpu.index), gpu.used_bytes / whole, _number(gpu.smact), float(len(gpu.jobs))),
         users=tuple(fleet.user(job.user_id) for job in gpu.jobs),
@@ -101,15 +101,15 @@ def _job(fleet: Fleet, node: Node, gpu: GpuStatus, job: JobStatus) -> Row:
 
 def users(fleet: Fleet) -> list[Row]:
     """Return a row for each user with a running or waiting job."""
-    held: dict[int, list[tuple[GpuStatus, JobStatus]]] = {}
+    by_user: dict[int, list[tuple[GpuStatus, JobStatus]]] = {}
     for _, gpu, job in fleet.jobs():
-        held.setdefault(job.user_id, []).append((gpu, job))
+        by_user.setdefault(job.user_id, []).append((gpu, job))
     waiting: dict[int, int] = {}
     for one in fleet.waiting:
         waiting[one.user_id] = waiting.get(one.user_id, 0) + 1
     found = []
-    for user_id in held.keys() | waiting.keys():
-        own = held.get(user_id, [])
+    for user_id in by_user.keys() | waiting.keys():
+        own = by_user.get(user_id, [])
         figures = (
             float(len({job.job_id for _, job in own})),
             float(len({gpu.uuid for gpu, _ in own})),
@@ -119,8 +119,8 @@ def users(fleet: Fleet) -> list[Row]:
             float(waiting.get(user_id, 0)),
         )
         name = fleet.user(user_id)
-        told = (f"{figures[0]:.0f}", f"{figures[1]:.0f}", f"{figures[2]:.1f}", f"{figures[3]:.1f}")
-        cells = (name, *told, f"{figures[4]:.2f}", f"{figures[5]:.0f}", "")
+        shown = (f"{figures[0]:.0f}", f"{figures[1]:.0f}", f"{figures[2]:.1f}", f"{figures[3]:.1f}")
+        cells = (name, *shown, f"{figures[4]:.2f}", f"{figures[5]:.0f}", "")
         found.append(Row(cells=cells, keys=(name, *figures, ""), users=(name,)))
     return found
 

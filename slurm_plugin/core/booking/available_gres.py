@@ -14,73 +14,79 @@ from slurm_plugin.core.config.partition import PartitionConfig
 from slurm_plugin.core.records.submission import GresItem
 
 
-def type_of(partition: PartitionConfig, asked: Iterable[GresItem]) -> str:
+def type_of(partition: PartitionConfig, requested: Iterable[GresItem]) -> str:
     """Return the type of GPU that a request names, where rad.toml has a table for it; "" if any type will do.
 
     Args:
         partition: The partition's settings.
-        asked: The GRES that the job requests.
+        requested: The GRES that the job requests.
     """
-    named = {item.type for item in asked if item.name in ("gpu", "shard") and item.type}
+    named = {item.type for item in requested if item.name in ("gpu", "shard") and item.type}
     return min(named) if len(named) == 1 and min(named) in partition.gpus else ""
 
 
-def gpus_for(partition: PartitionConfig | None, asked: Iterable[GresItem]) -> tuple[GpuType, ...]:
+def gpus_for(partition: PartitionConfig | None, requested: Iterable[GresItem]) -> tuple[GpuType, ...]:
     """Return the settings in rad.toml of each type of GPU that a request may get; none for a type without a table.
 
     Args:
         partition: The partition's settings.
-        asked: The GRES that the job requests.
+        requested: The GRES that the job requests.
     """
     if partition is None:
         return (GpuType(),)
-    kind = type_of(partition, asked)
+    kind = type_of(partition, requested)
     if kind:
         return (partition.gpus[kind],)
     return tuple(partition.gpus.get(size.type, GpuType()) for size in partition.sizes) or (GpuType(),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class AvailableGres:
     """GRES that a job of a partition may request from Slurm.
 
     Attributes:
         partition: The partition's settings; for a job that names a type, those for GPUs of this type alone.
         type: The type that the job names, where rad.toml has a table for it; "" if any GPU will do.
         whole_as_gpu: A whole GPU is requested as `gpu:1` and not as all shards of a GPU.
-        spread: Maximum number of GPUs of one node for the shards of one job; 0 where Slurm keeps them on one GPU.
+        max_shard_gpus: Maximum number of GPUs of one node for the shards of one job; 0 where Slurm keeps them on one GPU.
         guarded: rad-monitor stops jobs that use more than they may.
     """
 
     partition: PartitionConfig
     type: str = ""
     whole_as_gpu: bool = False
-    spread: int = 0
+    max_shard_gpus: int = 0
     guarded: bool = True
 
     @classmethod
     def of(
         cls,
         partition: PartitionConfig,
-        asked: Iterable[GresItem],
+        requested: Iterable[GresItem],
         *,
         whole_as_gpu: bool,
-        spread: int = 0,
+        max_shard_gpus: int = 0,
         guarded: bool = True,
-    ) -> Offer:
+    ) -> AvailableGres:
         """Return the available GRES for a request.
 
         Args:
             partition: The partition's settings.
-            asked: The GRES that the job requests.
+            requested: The GRES that the job requests.
             whole_as_gpu: A whole GPU is requested as `gpu:1`.
-            spread: Maximum number of GPUs of one node for the shards of one job.
+            max_shard_gpus: Maximum number of GPUs of one node for the shards of one job.
             guarded: Whether rad-monitor may stop jobs.
         """
-        kind = type_of(partition, asked)
+        kind = type_of(partition, requested)
         settings = partition.of_type(kind)
-        held = guarded and settings.on_overrun != "warn"
-        return cls(partition=settings, type=kind, whole_as_gpu=whole_as_gpu, spread=spread, guarded=held)
+        limited = guarded and settings.on_overrun != "warn"
+        return cls(
+            partition=settings,
+            type=kind,
+            whole_as_gpu=whole_as_gpu,
+            max_shard_gpus=max_shard_gpus,
+            guarded=limited,
+        )
 
     def share(self, shards: int) -> str:
         """Return the request for a number of shards of one GPU."""

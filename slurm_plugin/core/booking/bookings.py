@@ -8,9 +8,9 @@ from slurm_plugin.core.booking.gres_text import count_of
 from slurm_plugin.core.records.submission import (
     Booking,
     BookingBasis,
-    Claims,
     JobRequest,
     MemoryEstimate,
+    UserDirectives,
 )
 
 
@@ -28,44 +28,44 @@ def gpus_of(request: JobRequest) -> int:
     )
 
 
-def processes_of(request: JobRequest, claims: Claims, gpus: int = 1) -> int:
+def processes_of(request: JobRequest, stated: UserDirectives, gpus: int = 1) -> int:
     """Return how many processes share one GPU.
 
     Args:
         request: The user's request.
-        claims: The user's directives.
+        stated: The user's directives.
         gpus: GPUs of the job, over which its processes are spread.
     """
-    return -(-max(request.tasks or 1, claims.gpus or 1) // max(gpus, 1))
+    return -(-max(request.tasks or 1, stated.gpus or 1) // max(gpus, 1))
 
 
 def shared(
-    booked_bytes: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate | None
+    booked_bytes: int, request: JobRequest, stated: UserDirectives, estimate: MemoryEstimate | None
 ) -> Booking:
     """Return the booking of part of one GPU.
 
     Args:
         booked_bytes: Booked memory of that GPU.
         request: The user's request.
-        claims: The user's directives.
+        stated: The user's directives.
         estimate: The need of one process; None if it is unknown.
     """
-    booking = replace(whole(1, request, claims, estimate), kind="shared", memory_bytes=booked_bytes)
+    booking = replace(whole(1, request, stated, estimate), kind="shared", memory_bytes=booked_bytes)
     if estimate is None:
         return booking
     return replace(booking, estimate_bytes=booking.processes * estimate.estimate_bytes)
 
 
-def whole(gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate | None) -> Booking:
+def whole(gpus: int, request: JobRequest, stated: UserDirectives, estimate: MemoryEstimate | None) -> Booking:
     """Return the booking of exclusive GPUs.
 
     Args:
         gpus: Number on each node.
         request: The user's request.
-        claims: The user's directives.
+        stated: The user's directives.
         estimate: The need of one process; None if it is unknown.
     """
-    processes = processes_of(request, claims, gpus)
+    processes = processes_of(request, stated, gpus)
     smact = None if estimate is None else estimate.smact
     return Booking(
         kind="whole",
@@ -73,8 +73,8 @@ def whole(gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstima
         processes=processes,
         estimate_bytes=None if estimate is None else estimate.estimate_bytes,
         smact=None if smact is None else min(processes * smact, 1.0),
-        retry=claims.retry,
-        own_server=claims.own_server,
+        retry=stated.retry,
+        own_server=stated.own_server,
         profile_key=None if estimate is None else estimate.profile_key,
         basis=_basis(estimate),
     )
@@ -92,6 +92,6 @@ def by_hand(booking: Booking) -> Booking:
     return replace(booking, basis="asked")
 
 
-def spoken(claims: Claims) -> bool:
+def any_stated(stated: UserDirectives) -> bool:
     """Return whether the user gave RAD any directive, and so expects an answer."""
-    return claims != Claims()
+    return stated != UserDirectives()

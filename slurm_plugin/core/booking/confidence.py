@@ -11,7 +11,7 @@ _BETWEEN = (0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.95, 0.96, 0.97, 
 SHARES = (LEAST_CONFIDENCE, *_BETWEEN, MOST_CONFIDENCE)
 """The shares of jobs at which an estimate gives its quantiles; values between are rounded up."""
 
-MOST_SURPRISE = 2.0
+MAX_OVERSHOOT = 2.0
 """A limit is at most this multiple of the booking, whatever the bound: no job gets much more than it booked."""
 
 ESCALATION_MARGIN_BYTES = 5 * GIB
@@ -51,14 +51,14 @@ def size_of(
         site: The partition's `confidence`.
         user: The confidence that the user requested; None if none.
     """
-    ours = _at(estimate, site)
-    cap_bytes = min(estimate.upper_bytes, int(ours[1] * MOST_SURPRISE))
+    site_size = _at(estimate, site)
+    cap_bytes = min(estimate.upper_bytes, int(site_size[1] * MAX_OVERSHOOT))
     if user is None:
-        return Size(booked_bytes=ours[1], cap_bytes=max(cap_bytes, ours[1]), share=ours[0])
-    theirs = _at(estimate, user)
-    if theirs[1] < ours[1]:
-        return Size(booked_bytes=theirs[1], cap_bytes=theirs[1], share=theirs[0], by_user=True)
-    return Size(booked_bytes=theirs[1], cap_bytes=max(cap_bytes, theirs[1]), share=theirs[0])
+        return Size(booked_bytes=site_size[1], cap_bytes=max(cap_bytes, site_size[1]), share=site_size[0])
+    user_size = _at(estimate, user)
+    if user_size[1] < site_size[1]:
+        return Size(booked_bytes=user_size[1], cap_bytes=user_size[1], share=user_size[0], by_user=True)
+    return Size(booked_bytes=user_size[1], cap_bytes=max(cap_bytes, user_size[1]), share=user_size[0])
 
 
 def _at(estimate: MemoryEstimate, confidence: Confidence) -> tuple[float | None, int]:

@@ -22,9 +22,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slurm_plugin.core.booking import messages as words
-from slurm_plugin.core.booking.available_gres import Offer
-from slurm_plugin.core.booking.bookings import gpus_of, processes_of, shared, spoken, whole
+from slurm_plugin.core.booking import messages as texts
+from slurm_plugin.core.booking.available_gres import AvailableGres
+from slurm_plugin.core.booking.bookings import any_stated, gpus_of, processes_of, shared, whole
 from slurm_plugin.core.booking.gres_request import gpu_obstacle
 from slurm_plugin.core.booking.gres_text import count_of, is_mig
 from slurm_plugin.core.booking.mig import mig_instance
@@ -35,31 +35,31 @@ from slurm_plugin.core.booking.user_shards import own_shards
 from slurm_plugin.core.booking.verification import bound
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.records.submission import (
-    Claims,
     JobRequest,
     MemoryEstimate,
     Rewrite,
+    UserDirectives,
 )
 
 
 def decide(
     request: JobRequest,
-    claims: Claims,
+    stated: UserDirectives,
     estimate: MemoryEstimate | None,
     *,
     config: Config,
     whole_as_gpu: bool = False,
-    spread: int = 0,
+    max_shard_gpus: int = 0,
 ) -> Rewrite:
     """Decide what a submission becomes.
 
     Args:
         request: The user's request.
-        claims: The user's directives.
+        stated: The user's directives.
         estimate: The need of one process; None if it is unknown.
         config: rad.toml.
         whole_as_gpu: Request a whole GPU as `gpu:1` and not as all shards of a GPU.
-        spread: Maximum number of GPUs of one node for the shards of one job; 0 where Slurm keeps them on one GPU.
+        max_shard_gpus: Maximum number of GPUs of one node for the shards of one job; 0 where Slurm keeps them on one GPU.
 
     Returns:
         The changes; no fields and no booking if the job passes through unchanged.
@@ -67,17 +67,23 @@ def decide(
     if config.mode == "off" or not config.features.submit:
         return Rewrite(reason="off")
     if request.recurs:
-        claims = replace(claims, retry=False)
+        stated = replace(stated, retry=False)
     partition = config.partition(request.partition)
-    if partition is None or not partition.ours:
+    if partition is None or not partition.managed:
         return Rewrite(reason="not our partition")
     if partition.mig == "map":
-        rewrite = mig_instance(request, claims, estimate, partition)
+        rewrite = mig_instance(request, stated, estimate, partition)
     else:
         settings = partition if config.features.recovery else replace(partition, recovery="off")
         guarded = config.features.guard
-        offer = Offer.of(settings, request.asked, whole_as_gpu=whole_as_gpu, spread=spread, guarded=guarded)
-        rewrite = _decide(request, claims, estimate, offer)
+        available = AvailableGres.of(
+            settings,
+            request.requested,
+            whole_as_gpu=whole_as_gpu,
+            max_shard_gpus=max_shard_gpus,
+            guarded=guarded,
+        )
+        rewrite = _decide(request, stated, estimate, available)
         rewrite = bound(rewrite, request, config.default_partition)
     if config.mode == "observe":
         asks = rewrite.each_gpu or rewrite.fields.get("gres")
@@ -87,85 +93,85 @@ def decide(
 
 def _decide(
     request: JobRequest,
-    claims: Claims,
+    stated: UserDirectives,
     estimate: MemoryEstimate | None,
-    offer: Offer,
+    available: AvailableGres,
 ) -> Rewrite:
-    asked = request.asked
-    gpus, shards = gpus_of(request), count_of(asked, "shard")
+    requested = request.requested
+    gpus, shards = gpus_of(request), count_of(requested, "shard")
     if request.heterogeneous:
-        said = spoken(claims) and (gpus or shards)
+        stated_gpus = any_stated(stated) and (gpus or shards)
         return Rewrite(
-            messages=(words.keeps_gpus(words.HETEROGENEOUS),) if said else (), reason="heterogeneous"
+            messages=(texts.keeps_gpus(texts.HETEROGENEOUS),) if stated_gpus else (), reason="heterogeneous"
         )
-    if any(is_mig(item) for item in asked):
+    if any(is_mig(item) for item in requested):
         return Rewrite(reason="mig")
     if not gpus and not shards:
-        messages = (words.NO_GPU,) if spoken(claims) else ()
+        messages = (texts.NO_GPU,) if any_stated(stated) else ()
         return Rewrite(messages=messages, reason="no gpu")
     if gpus and shards:
         return Rewrite(reason="gpu and shards")  # Slurm refuses the pair with a message of its own
     if (request.nodes or 1) > 1:
-        messages = (words.keeps_gpus(words.SEVERAL_NODES),) if spoken(claims) else ()
+        messages = (texts.keeps_gpus(texts.SEVERAL_NODES),) if any_stated(stated) else ()
         return Rewrite(messages=messages, reason="multi-node")
     if shards:
-        return own_shards(shards, request, claims, estimate, offer)
+        return own_shards(shards, request, stated, estimate, available)
     if gpus > 1:
-        return several(gpus, request, claims, estimate, offer)
-    return _single(request, claims, estimate, offer)
+        return several(gpus, request, stated, estimate, available)
+    return _single(request, stated, estimate, available)
 
 
 def _single(
     request: JobRequest,
-    claims: Claims,
+    stated: UserDirectives,
     estimate: MemoryEstimate | None,
-    offer: Offer,
+    available: AvailableGres,
 ) -> Rewrite:
-    partition, capacity_bytes = offer.partition, offer.partition.capacity_bytes
+    partition, capacity_bytes = available.partition, available.partition.capacity_bytes
     # An estimate may be wrong, and a refusal costs more than a wait.
-    knows_better = claims.policy == "exclusive"
+    knows_better = stated.policy == "exclusive"
     if estimate is not None and estimate.estimate_bytes > capacity_bytes and not knows_better:
-        return Rewrite(reason="too large", refusal=words.too_large(estimate, capacity_bytes))
-    unknown = estimate is None and claims.policy != "collocate"
-    if unknown and claims.policy is None and partition.default == "leave":
+        return Rewrite(reason="too large", refusal=texts.too_large(estimate, capacity_bytes))
+    unknown = estimate is None and stated.policy != "collocate"
+    if unknown and stated.policy is None and partition.default == "leave":
         return Rewrite(reason="default")
     if request.interactive:
-        return Rewrite(booking=whole(1, request, claims, estimate), reason="interactive")
+        return Rewrite(booking=whole(1, request, stated, estimate), reason="interactive")
     obstacle = gpu_obstacle(request, partition)
     if obstacle is not None:
-        messages = (words.keeps_gpu(obstacle),) if spoken(claims) else ()
-        return Rewrite(messages=messages, booking=whole(1, request, claims, estimate), reason="kept")
-    if claims.policy == "exclusive" or (unknown and partition.default == "exclusive"):
-        why = words.EXCLUSIVE if claims.policy == "exclusive" else words.NEED_UNKNOWN
-        return _exclusively(request, claims, estimate, offer, why)
-    part = part_for(claims, estimate, partition, processes=processes_of(request, claims))
+        messages = (texts.keeps_gpu(obstacle),) if any_stated(stated) else ()
+        return Rewrite(messages=messages, booking=whole(1, request, stated, estimate), reason="kept")
+    if stated.policy == "exclusive" or (unknown and partition.default == "exclusive"):
+        why = texts.EXCLUSIVE if stated.policy == "exclusive" else texts.NEED_UNKNOWN
+        return _exclusively(request, stated, estimate, available, why)
+    part = part_for(stated, estimate, partition, processes=processes_of(request, stated))
     if not part.fits:
-        why = words.may_need(part.need_bytes, capacity_bytes)
-        return _exclusively(request, claims, estimate, offer, why, part.need_bytes)
+        why = texts.may_need(part.need_bytes, capacity_bytes)
+        return _exclusively(request, stated, estimate, available, why, part.need_bytes)
     rewrite = Rewrite(
-        messages=(part.message,) if spoken(claims) else (),
-        booking=part.of(shared(part.booked_bytes, request, claims, estimate)),
+        messages=(part.message,) if any_stated(stated) else (),
+        booking=part.of(shared(part.booked_bytes, request, stated, estimate)),
         reason="shared",
     )
-    return with_shards(rewrite, request, offer, offer.share(part.asked))
+    return with_shards(rewrite, request, available, available.share(part.requested))
 
 
 def _exclusively(
     request: JobRequest,
-    claims: Claims,
+    stated: UserDirectives,
     estimate: MemoryEstimate | None,
-    offer: Offer,
+    available: AvailableGres,
     why: str,
     need_bytes: int | None = None,
 ) -> Rewrite:
     rewrite = Rewrite(
-        messages=(words.alone(why),) if spoken(claims) else (),
-        booking=whole(1, request, claims, estimate),
+        messages=(texts.alone(why),) if any_stated(stated) else (),
+        booking=whole(1, request, stated, estimate),
         reason="exclusive",
     )
     if need_bytes is None and estimate is not None:
-        need_bytes = processes_of(request, claims) * estimate.estimate_bytes
-    gres = offer.whole(need_bytes)
-    if offer.whole_as_gpu and gres == offer.whole(None):
+        need_bytes = processes_of(request, stated) * estimate.estimate_bytes
+    gres = available.whole(need_bytes)
+    if available.whole_as_gpu and gres == available.whole(None):
         return rewrite  # any GPU will do, and one is already requested
-    return with_shards(rewrite, request, offer, gres)
+    return with_shards(rewrite, request, available, gres)

@@ -134,5 +134,5 @@ def gpu_obstacle(request: JobRequest, partition: PartitionConfig) -> str | None:
 
 
 def _gpu_items(request: JobRequest) -> tuple[GresItem, ...]:
-    asked = (*request.gres, *request.gres_per_job, *request.gres_per_task)
-    return tuple(item for item in asked if item.name == "gpu")
+    requested = (*request.gres, *request.gres_per_job, *request.gres_per_task)
+    return tuple(item for item in requested if item.name == "gpu")

@@ -153,14 +153,14 @@ def too_few_shards(booked_bytes: int, need_bytes: int, shards: int) -> str:
     )
 
 
-def other_count(said: int, asked: int) -> str:
+def other_count(stated: int, requested: int) -> str:
     """Report that `#RAD gpus=` and the request differ.
 
     Args:
-        said: Value of `gpus=`.
-        asked: GPUs that the job requests from Slurm.
+        stated: Value of `gpus=`.
+        requested: GPUs that the job requests from Slurm.
     """
-    return f"RAD: #RAD gpus={said} differs from {asked} requested GPUs; the job gets {_whole(asked)}; make them equal"
+    return f"RAD: #RAD gpus={stated} differs from {requested} requested GPUs; the job gets {_whole(requested)}; make them equal"
 
 
 def each_too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:

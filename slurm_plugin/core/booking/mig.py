@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 from slurm_plugin.core.booking import messages
-from slurm_plugin.core.booking.bookings import processes_of, spoken
+from slurm_plugin.core.booking.bookings import any_stated, processes_of
 from slurm_plugin.core.booking.gres_request import cleared_environment, gpu_obstacle, shard_fields
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.config.mig_profiles import parse_profiles, smallest_profile
 from slurm_plugin.core.records.submission import (
-    Claims,
     GresItem,
     JobRequest,
     MemoryEstimate,
     Rewrite,
+    UserDirectives,
 )
 
 
 def mig_instance(
-    request: JobRequest, claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig
+    request: JobRequest, stated: UserDirectives, estimate: MemoryEstimate | None, partition: PartitionConfig
 ) -> Rewrite:
     """Give a job the smallest MIG instance that is large enough; the rest of its request is unchanged.
 
     Args:
         request: The user's request.
-        claims: The user's directives.
+        stated: The user's directives.
         estimate: The need of one process; None if it is unknown.
         partition: Settings of its partition.
     """
     plain = request.gres == (GresItem(name="gpu"),) or request.gres_per_job == (GresItem(name="gpu"),)
-    asked = request.asked
-    single = len(asked) == 1 and (request.nodes or 1) == 1 and not request.heterogeneous
+    requested = request.requested
+    single = len(requested) == 1 and (request.nodes or 1) == 1 and not request.heterogeneous
     if estimate is None or not plain or not single or request.interactive:
         return Rewrite(reason="mig")
     if gpu_obstacle(request, partition) is not None:
         return Rewrite(reason="mig")
     profiles = parse_profiles(partition.mig_profiles)
-    need_bytes = processes_of(request, claims) * estimate.upper_bytes
+    need_bytes = processes_of(request, stated) * estimate.upper_bytes
     profile = smallest_profile(need_bytes, profiles)
     if profile is None:
         return Rewrite(
@@ -45,6 +45,6 @@ def mig_instance(
     return Rewrite(
         fields=shard_fields(request, f"gpu:{profile.name}:1"),
         environment=cleared_environment(request),
-        messages=(messages.instance(profile.name, estimate),) if spoken(claims) else (),
+        messages=(messages.instance(profile.name, estimate),) if any_stated(stated) else (),
         reason="mig: mapped",
     )

@@ -5,75 +5,82 @@ from __future__ import annotations
 from dataclasses import replace
 
 from slurm_plugin.core.booking import messages
-from slurm_plugin.core.booking.available_gres import Offer
-from slurm_plugin.core.booking.bookings import spoken, whole
+from slurm_plugin.core.booking.available_gres import AvailableGres
+from slurm_plugin.core.booking.bookings import any_stated, whole
 from slurm_plugin.core.booking.gres_request import gpu_obstacle
 from slurm_plugin.core.booking.shard_layout import with_shards
 from slurm_plugin.core.booking.size import part_for
-from slurm_plugin.core.records.submission import Claims, JobRequest, MemoryEstimate, Rewrite
+from slurm_plugin.core.records.submission import JobRequest, MemoryEstimate, Rewrite, UserDirectives
 
 
 def several(
-    gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate | None, offer: Offer
+    gpus: int,
+    request: JobRequest,
+    stated: UserDirectives,
+    estimate: MemoryEstimate | None,
+    available: AvailableGres,
 ) -> Rewrite:
     """Book several GPUs of one node: a part of each where that is possible, otherwise whole GPUs.
 
     Args:
         gpus: Number of GPUs.
         request: The user's request.
-        claims: The user's directives.
+        stated: The user's directives.
         estimate: The need of one process; None if it is unknown.
-        offer: The GRES that it may request.
+        available: The GRES that it may request.
     """
-    partition = offer.partition
-    kept = Rewrite(booking=whole(gpus, request, claims, estimate), reason="multi-gpu")
-    if claims.gpus is not None and claims.gpus != gpus:
-        return replace(kept, messages=(messages.other_count(claims.gpus, gpus),))
+    partition = available.partition
+    kept = Rewrite(booking=whole(gpus, request, stated, estimate), reason="multi-gpu")
+    if stated.gpus is not None and stated.gpus != gpus:
+        return replace(kept, messages=(messages.other_count(stated.gpus, gpus),))
     if estimate is None:
         return kept
     if estimate.estimate_bytes > partition.capacity_bytes:
         return replace(kept, messages=(messages.each_too_large(estimate, partition.capacity_bytes),))
-    if claims.policy == "exclusive":
+    if stated.policy == "exclusive":
         return kept
-    obstacle = _obstacle(gpus, request, claims, estimate, offer)
+    obstacle = _obstacle(gpus, request, stated, estimate, available)
     if obstacle is not None:
-        return replace(kept, messages=(messages.keeps_gpus(obstacle),) if spoken(claims) else ())
-    return _shared(gpus, request, claims, estimate, offer, kept)
+        return replace(kept, messages=(messages.keeps_gpus(obstacle),) if any_stated(stated) else ())
+    return _shared(gpus, request, stated, estimate, available, kept)
 
 
 def _obstacle(
-    gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate, offer: Offer
+    gpus: int, request: JobRequest, stated: UserDirectives, estimate: MemoryEstimate, available: AvailableGres
 ) -> str | None:
     """Return why a job cannot share its GPUs; None if it can."""
-    if not offer.partition.share_multi_gpu:
+    if not available.partition.share_multi_gpu:
         return messages.SEVERAL_GPUS
-    if not offer.guarded:
+    if not available.guarded:
         return "MPS serves one GPU per job, and the guard, which enforces limits without MPS, is off"
     if request.interactive:
         return "jobs of srun and salloc can share one GPU only"
-    if gpus > max(offer.spread, 1):
-        return (
-            f"this Slurm gives a job shards of at most {max(offer.spread, 1)} GPU{'s' * (offer.spread > 1)}"
-        )
+    if gpus > max(available.max_shard_gpus, 1):
+        return f"this Slurm gives a job shards of at most {max(available.max_shard_gpus, 1)} GPU{'s' * (available.max_shard_gpus > 1)}"
     if (request.tasks or 1) not in (1, gpus):
         return f"{request.tasks} tasks on {gpus} GPUs are neither one task nor one per GPU"
-    if claims.gpus is None and estimate.source != "stated":
+    if stated.gpus is None and estimate.source != "stated":
         return f"the need of each process is unknown without #RAD gpus={gpus}"
-    return gpu_obstacle(request, offer.partition)
+    return gpu_obstacle(request, available.partition)
 
 
 def _shared(
-    gpus: int, request: JobRequest, claims: Claims, estimate: MemoryEstimate, offer: Offer, kept: Rewrite
+    gpus: int,
+    request: JobRequest,
+    stated: UserDirectives,
+    estimate: MemoryEstimate,
+    available: AvailableGres,
+    kept: Rewrite,
 ) -> Rewrite:
     """Return the decision on a job with one process on each of its GPUs."""
-    part = part_for(claims, estimate, offer.partition, gpus=gpus)
+    part = part_for(stated, estimate, available.partition, gpus=gpus)
     if not part.fits or kept.booking is None:
-        why = messages.may_need(part.need_bytes, offer.partition.capacity_bytes)
-        return replace(kept, messages=(messages.alone(why, gpus),) if spoken(claims) else ())
+        why = messages.may_need(part.need_bytes, available.partition.capacity_bytes)
+        return replace(kept, messages=(messages.alone(why, gpus),) if any_stated(stated) else ())
     rewrite = replace(
         kept,
-        messages=(part.message,) if spoken(claims) else (),
+        messages=(part.message,) if any_stated(stated) else (),
         booking=part.of(replace(kept.booking, kind="shared", memory_bytes=part.booked_bytes)),
         reason="shared",
     )
-    return with_shards(rewrite, request, offer, offer.share(part.asked), gpus)
+    return with_shards(rewrite, request, available, available.share(part.requested), gpus)

@@ -12,8 +12,8 @@ from slurm_plugin.core.config.compute import TRAINS, TURNS
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.records.submission import (
     Booking,
-    Claims,
     MemoryEstimate,
+    UserDirectives,
 )
 from slurm_plugin.core.units import from_mib, shards_for
 
@@ -27,7 +27,7 @@ class Part:
         fits: Whether it leaves a part of the GPU free; otherwise the job needs a whole one.
         booked_bytes: Memory of the shards that its memory needs.
         cap_bytes: Its limit; None if that is the booking.
-        asked: Shards to request from Slurm, because of its memory or its compute.
+        requested: Shards to request from Slurm, because of its memory or its compute.
         by_user: Whether the user chose to book less than the site would.
         message: Message for the user.
     """
@@ -36,7 +36,7 @@ class Part:
     fits: bool
     booked_bytes: int
     cap_bytes: int | None
-    asked: int
+    requested: int
     by_user: bool
     message: str
 
@@ -46,7 +46,7 @@ class Part:
 
 
 def part_for(
-    claims: Claims,
+    stated: UserDirectives,
     estimate: MemoryEstimate | None,
     partition: PartitionConfig,
     *,
@@ -56,26 +56,26 @@ def part_for(
     """Return the part of a GPU that a job needs.
 
     Args:
-        claims: The user's directives.
+        stated: The user's directives.
         estimate: The need of one process; None if it is unknown.
         partition: Settings of its partition.
         processes: Number that share the GPU.
         gpus: Number of GPUs of which it needs such a part.
     """
-    size = size_for(claims, estimate, partition)
+    size = size_for(stated, estimate, partition)
     need_bytes = processes * size.booked_bytes
     shards = shards_for(need_bytes, partition.shard_bytes)
     booked_bytes = shards * partition.shard_bytes
     cap_bytes = min(processes * size.cap_bytes, partition.capacity_bytes)
-    surprise = cap_bytes if cap_bytes > booked_bytes else None
+    above_booking_bytes = cap_bytes if cap_bytes > booked_bytes else None
     turns = gpus > 1 or partition.sharing == "streams"
-    asked = max(shards, compute_shards(processes, estimate, partition, turns=turns))
+    requested = max(shards, compute_shards(processes, estimate, partition, turns=turns))
     return Part(
         need_bytes=need_bytes,
         fits=shards < partition.shards and need_bytes <= partition.capacity_bytes,
         booked_bytes=booked_bytes,
-        cap_bytes=surprise,
-        asked=asked,
+        cap_bytes=above_booking_bytes,
+        requested=requested,
         by_user=size.by_user,
         message=messages.reserves(
             booked_bytes,
@@ -83,8 +83,8 @@ def part_for(
             gpus=gpus,
             processes=processes,
             share=size.share,
-            cap_bytes=surprise,
-            compute=(asked, partition.shards) if asked > shards else None,
+            cap_bytes=above_booking_bytes,
+            compute=(requested, partition.shards) if requested > shards else None,
         ),
     )
 
@@ -119,15 +119,15 @@ def compute_shards(
     return min(math.ceil(share * partition.shards), partition.shards - 1)
 
 
-def size_for(claims: Claims, estimate: MemoryEstimate | None, partition: PartitionConfig) -> Size:
+def size_for(stated: UserDirectives, estimate: MemoryEstimate | None, partition: PartitionConfig) -> Size:
     """Return the size of one process.
 
     Args:
-        claims: The user's directives.
+        stated: The user's directives.
         estimate: The need of one process; None if it is unknown.
         partition: Settings of its partition.
     """
     if estimate is None:
         free_bytes = from_mib(partition.free_min_mib)
         return Size(booked_bytes=free_bytes, cap_bytes=free_bytes, share=None)
-    return size_of(estimate, site=partition.confidence, user=claims.confidence)
+    return size_of(estimate, site=partition.confidence, user=stated.confidence)

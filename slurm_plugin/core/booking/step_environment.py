@@ -16,13 +16,15 @@ from slurm_plugin.core.records.submission import AskedTasks
 _TASKS = "RAD_TASKS"
 
 
-def told_of(asked: AskedTasks | None) -> dict[str, str]:
+def task_variables(requested: AskedTasks | None) -> dict[str, str]:
     """Return what the Prolog passes to TaskProlog about the tasks; nothing if the request to Slurm has the user's own.
 
-    >>> told_of(AskedTasks(tasks=2, cpus=4))
+    >>> task_variables(AskedTasks(tasks=2, cpus=4))
     {'RAD_TASKS': '2 4 0'}
     """
-    return {} if asked is None else {_TASKS: f"{asked.tasks} {asked.cpus} {int(asked.own_gpu)}"}
+    return (
+        {} if requested is None else {_TASKS: f"{requested.tasks} {requested.cpus} {int(requested.own_gpu)}"}
+    )
 
 
 def script_variables(job: Mapping[str, str], script: Mapping[str, str]) -> dict[str, str | None]:

@@ -55,7 +55,7 @@ def _shards(rewrite: Rewrite, gpus: int, request: JobRequest) -> int:
     """Return how many shards a job requests on each node."""
     if rewrite.each_gpu:
         return gpus * count_of(parse_gres(rewrite.each_gpu), "shard")
-    items = parse_gres(rewrite.fields["gres"]) if "gres" in rewrite.fields else request.asked
+    items = parse_gres(rewrite.fields["gres"]) if "gres" in rewrite.fields else request.requested
     return count_of(items, "shard")
 
 
@@ -67,20 +67,20 @@ def _plain(request: JobRequest) -> bool:
     return len(used) == 1 and not count_of(counted, "shard")
 
 
-def doubt_about(booking: Booking, *, partition: str, seats: int) -> str | None:
+def mismatch_in(booking: Booking, *, partition: str, gpu_indices: int) -> str | None:
     """Return why Slurm must be asked for the job's allocation; None if nothing contradicts its booking.
 
     Args:
         booking: The job's verified booking.
         partition: Where it starts.
-        seats: Number of GPU indices that Slurm allocated to it on this node; a shard counts as the GPU that it lies on.
+        gpu_indices: Number of GPU indices that Slurm allocated to it on this node; a shard counts as the GPU that it lies on.
     """
     if booking.changed:
         return "only Slurm knows what its request gives"
     if partition_mark(partition) not in booking.partitions:
         return f"it was booked for another partition than {partition}"
-    if seats != booking.gpus:
-        return f"Slurm gave it {seats} GPU{'s' * (seats != 1)} and not {booking.gpus}"
+    if gpu_indices != booking.gpus:
+        return f"Slurm gave it {gpu_indices} GPU{'s' * (gpu_indices != 1)} and not {booking.gpus}"
     return None
 
 

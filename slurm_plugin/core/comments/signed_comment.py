@@ -2,7 +2,7 @@
 
 A user can edit the comment, so the booking carries a message authentication code under the cluster's key, over the
 job's user and the booking, which names the request (`ask`) and the partitions (`part`) that it is for. A signed booking
-(a `stamp` in the code) that does not verify is ignored. The user's own text is kept in front:
+(a `signed_booking` in the code) that does not verify is ignored. The user's own text is kept in front:
 
     my own words rad2:shared:gpus=1:mem=12288:est=10432:try=0:retry=1:src=e:ask=12:part=aacd834e:5d1c0a9b8e7f6a5b
 
@@ -27,7 +27,7 @@ KEY_BYTES = 32
 THOUSAND = 1000
 """Shares are stored in thousandths: a signed booking has only whole numbers."""
 _MAC_HEX = 16  # 64 bits: a forger gets one try a submission, and slurmctld takes some hundred a second
-_STAMP = re.compile(r"(?:^| )rad2:(shared|whole):([A-Za-z0-9=:.]{1,240}):([0-9a-f]{16})(?= |$)")
+_SIGNED = re.compile(r"(?:^| )rad2:(shared|whole):([A-Za-z0-9=:.]{1,240}):([0-9a-f]{16})(?= |$)")
 _PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
 _FIELDS = (
     *("gpus", "procs", "mem", "cap", "est", "sm", "try", "retry", "key", "src"),
@@ -59,7 +59,7 @@ def read_key(path: Path) -> bytes:
     return key
 
 
-def stamp(booking: Booking, *, user_id: int, key: bytes) -> str:
+def signed_booking(booking: Booking, *, user_id: int, key: bytes) -> str:
     """Return the signed text form of a booking.
 
     Args:
@@ -104,7 +104,7 @@ def _cap_mib(booking: Booking) -> int | None:
     return to_mib_up(booking.cap_bytes)
 
 
-def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
+def read_signed_booking(comment: str, *, user_id: int, key: bytes) -> Booking | None:
     """Return the booking in a comment, or None if there is none that verifies for this user.
 
     Args:
@@ -112,7 +112,7 @@ def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
         user_id: The job's user, as Slurm knows it.
         key: The cluster's key, 32 bytes.
     """
-    found = _STAMP.findall(comment)
+    found = _SIGNED.findall(comment)
     if not found:
         return None
     kind, body, mac = found[-1]  # RAD's is the last one; the user may have written anything before it
@@ -142,25 +142,25 @@ def read_stamp(comment: str, *, user_id: int, key: bytes) -> Booking | None:
     )
 
 
-def with_stamp(comment: str, stamp_text: str) -> str:
+def with_signed_booking(comment: str, signed_text: str) -> str:
     """Return a comment with this signed booking and no other, after the user's text.
 
     The user's text is cut if both do not fit; the signed booking never is.
 
     Args:
         comment: The comment so far.
-        stamp_text: Result of `stamp`.
+        signed_text: Result of `signed_booking`.
     """
     words = user_words(comment)
-    room = COMMENT_LIMIT - 1 - len(stamp_text.encode()) - 1
-    if _size(words) > room:
-        words = words.encode(errors="surrogateescape")[:room].decode(errors="ignore").rstrip()
-    return f"{words} {stamp_text}" if words else stamp_text
+    left_bytes = COMMENT_LIMIT - 1 - len(signed_text.encode()) - 1
+    if _size(words) > left_bytes:
+        words = words.encode(errors="surrogateescape")[:left_bytes].decode(errors="ignore").rstrip()
+    return f"{words} {signed_text}" if words else signed_text
 
 
 def user_words(comment: str) -> str:
     """Return a comment without signed bookings: the user's text."""
-    return _PROFILE.sub("", _STAMP.sub("", comment)).strip()
+    return _PROFILE.sub("", _SIGNED.sub("", comment)).strip()
 
 
 def profile_in(comment: str) -> str | None:

@@ -39,17 +39,17 @@ def overcommit_for(slowdown: float) -> float:
     return SLOWED[-1][1]
 
 
-def with_waits(busy: float | None, told_smact: float | None, seen_smact: float) -> float | None:
+def with_waits(busy: float | None, learned_smact: float | None, measured_smact: float) -> float | None:
     """Return the share of the time in which a job's kernels run, waits for data included; None if unknown.
 
     Args:
         busy: The same for a training that never waits, from its profile.
-        told_smact: Its SM activity, likewise.
-        seen_smact: SM activity of earlier runs.
+        learned_smact: Its SM activity, likewise.
+        measured_smact: SM activity of earlier runs.
 
     >>> with_waits(0.8, 0.4, 0.1), with_waits(0.8, 0.4, 0.9), with_waits(None, 0.4, 0.1), with_waits(0.8, None, 0.1)
     (0.2, 0.8, None, None)
     """
-    if busy is None or not told_smact:
+    if busy is None or not learned_smact:
         return None
-    return busy * min(1.0, seen_smact / told_smact)
+    return busy * min(1.0, measured_smact / learned_smact)

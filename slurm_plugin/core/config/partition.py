@@ -126,7 +126,7 @@ class PartitionConfig:
     boosts_per_day: int = 5
 
     @property
-    def ours(self) -> bool:
+    def managed(self) -> bool:
         """Return whether submissions to this partition are changed at all."""
         return self.collocate or self.mig == "map"
 

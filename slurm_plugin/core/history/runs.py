@@ -134,11 +134,11 @@ def from_line(line: bytes) -> Run | None:
     """Return the run of a line; None if the line is damaged, such as half a line after a crash."""
     try:
         row = json.loads(line)
-        told = {
+        values = {
             name: kind(row[key])
             for name, kind in _KINDS.items()
             if row.get(key := _NAMES.get(name, name)) is not None
         }
-        return Run(**told, gpus=tuple(map(str, row.get("gpus") or ())))
+        return Run(**values, gpus=tuple(map(str, row.get("gpus") or ())))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None

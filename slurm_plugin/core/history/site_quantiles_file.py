@@ -89,10 +89,10 @@ def applied(estimate: MemoryEstimate, limits: Limits) -> MemoryEstimate:
             (share, within(n_bytes, SHARES.index(share))) for share, n_bytes in estimate.quantiles
         ),
     )
-    return replace(found, learned=_told(estimate, found, limits))
+    return replace(found, learned=_summary(estimate, found, limits))
 
 
-def _told(before: MemoryEstimate, after: MemoryEstimate, limits: Limits) -> str:
+def _summary(before: MemoryEstimate, after: MemoryEstimate, limits: Limits) -> str:
     """Return one sentence on what changed, for users."""
 
     def times(one: MemoryEstimate, n_bytes: int) -> str:
@@ -101,10 +101,10 @@ def _told(before: MemoryEstimate, after: MemoryEstimate, limits: Limits) -> str:
     old, new = dict(before.quantiles).get(_SHOWN), dict(after.quantiles).get(_SHOWN)
     points = [] if old is None or new is None else [(f"{_SHOWN * 100:g} %", new, old)]
     points.append(("the bound", after.upper_bytes, before.upper_bytes))
-    said = ", ".join(
+    changes = ", ".join(
         f"{name} = estimate x {times(after, now)} (shipped {times(before, was)})" for name, now, was in points
     )
-    return f"re-calibrated by {limits.runs} runs of this site ({limits.models} models, {limits.users} users): {said}"
+    return f"re-calibrated by {limits.runs} runs of this site ({limits.models} models, {limits.users} users): {changes}"
 
 
 def to_text(learned: Learned) -> str:

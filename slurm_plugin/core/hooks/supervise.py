@@ -70,8 +70,8 @@ class _Ended:
         return marshal.dumps((self.status, self.why, self.out, self.err))  # both sides are one interpreter
 
     @classmethod
-    def of_bytes(cls, told: bytes) -> _Ended:
-        return cls(*marshal.loads(told))
+    def of_bytes(cls, data: bytes) -> _Ended:
+        return cls(*marshal.loads(data))
 
 
 def hook_started_s() -> float:
@@ -122,11 +122,11 @@ def supervised(
 
 
 def _attempt(task: Callable[[], int], timeout_s: float) -> _Ended:
-    def told() -> bytes:
+    def data() -> bytes:
         return _run(task, timeout_s - _UNWIND_S).to_bytes()
 
     try:
-        return _Ended.of_bytes(in_child(told, timeout_s=timeout_s))
+        return _Ended.of_bytes(in_child(data, timeout_s=timeout_s))
     except ChildError as exc:
         return _Ended(None, str(exc))
 
@@ -157,8 +157,8 @@ def _place(exc: BaseException) -> str:
     place, step = "", exc.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename
-        ours = any(f"/{package}/" in file for package in ("slurm_plugin", "prolog", "epilog"))
-        if ours and not file.endswith("time_budget.py"):
+        own = any(f"/{package}/" in file for package in ("slurm_plugin", "prolog", "epilog"))
+        if own and not file.endswith("time_budget.py"):
             place = f" in {'/'.join(file.rsplit('/', 2)[1:])}:{step.tb_lineno}"
         step = step.tb_next
     return place

@@ -12,9 +12,9 @@ from typing import Any
 
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 
-_FIELDS = {field.name: field for field in fields(Reservation)}
+_FIELDS = {field.name: field for field in fields(Allocation)}
 _NUMBERS = ("job_id", "user_id", "booked_bytes", "restart")
 
 
@@ -28,8 +28,8 @@ def encode(ledger: Ledger, *, boot_id: str) -> bytes:
     tree = {
         "boot_id": boot_id,
         "last_gpu": ledger.last_gpu,
-        "swept_s": ledger.swept_s,
-        "reservations": [asdict(held) for held in ledger.reservations],
+        "reconciled_s": ledger.reconciled_s,
+        "allocations": [asdict(allocation) for allocation in ledger.allocations],
     }
     return json.dumps(tree).encode()
 
@@ -52,20 +52,20 @@ def decode(text: bytes, *, boot_id: str) -> Ledger | None:
         tree = json.loads(text)
         if tree["boot_id"] != boot_id:
             return None
-        reservations = tuple(reservation_from(row) for row in tree["reservations"])
-        last_gpu, swept_s = tree.get("last_gpu"), tree.get("swept_s")
+        allocations = tuple(allocation_from(row) for row in tree["allocations"])
+        last_gpu, reconciled_s = tree.get("last_gpu"), tree.get("reconciled_s")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise LedgerError(f"not a ledger: {exc!r:.200}") from exc
-    if len({held.job_id for held in reservations}) != len(reservations):
+    if len({allocation.job_id for allocation in allocations}) != len(allocations):
         raise LedgerError("not a ledger: a job id appears twice")
     return Ledger(
-        reservations=reservations,
+        allocations=allocations,
         last_gpu=last_gpu if isinstance(last_gpu, str) else None,
-        swept_s=float(swept_s) if _is_number(swept_s) else None,
+        reconciled_s=float(reconciled_s) if _is_number(reconciled_s) else None,
     )
 
 
-def reservation_from(row: Any) -> Reservation:
+def allocation_from(row: Any) -> Allocation:
     """Return the allocation that JSON values describe.
 
     Raises:
@@ -73,29 +73,32 @@ def reservation_from(row: Any) -> Reservation:
     """
     try:
         known = {name: row[name] for name in _FIELDS if name in row}
-        known |= {"gpus": tuple(row["gpus"]), "seats": tuple(row["seats"])}
+        known |= {"gpus": tuple(row["gpus"]), "gpu_indices": tuple(row["gpu_indices"])}
         missing = [name for name, field in _FIELDS.items() if field.default is MISSING and name not in known]
         if missing:
             raise LedgerError(f"not an allocation: no {', '.join(missing)}")
-        held = Reservation(**{**known, "kind": "shared" if row["kind"] == "shared" else "whole"})
+        allocation = Allocation(**{**known, "kind": "shared" if row["kind"] == "shared" else "whole"})
     except (KeyError, TypeError, ValueError) as exc:
         raise LedgerError(f"not an allocation: {exc!r:.200}") from exc
-    whole_numbers = [getattr(held, name) for name in _NUMBERS] + list(held.seats)
+    whole_numbers = [getattr(allocation, name) for name in _NUMBERS] + list(allocation.gpu_indices)
     fits = (
-        held.gpus
-        and all(isinstance(uuid, str) for uuid in held.gpus)
+        allocation.gpus
+        and all(isinstance(uuid, str) for uuid in allocation.gpus)
         and all(isinstance(number, int) and number >= 0 for number in whole_numbers)
-        and _is_number(held.created_s)
-        and isinstance(held.managed, bool)
-        and isinstance(held.uncapped, bool)
-        and isinstance(held.server, str)
-        and all(each is None or isinstance(each, int) for each in (held.cap_bytes, held.estimate_bytes))
-        and (held.smact is None or _is_number(held.smact))
-        and (held.profile_key is None or isinstance(held.profile_key, str))
+        and _is_number(allocation.created_s)
+        and isinstance(allocation.managed, bool)
+        and isinstance(allocation.uncapped, bool)
+        and isinstance(allocation.server, str)
+        and all(
+            each is None or isinstance(each, int)
+            for each in (allocation.cap_bytes, allocation.estimate_bytes)
+        )
+        and (allocation.smact is None or _is_number(allocation.smact))
+        and (allocation.profile_key is None or isinstance(allocation.profile_key, str))
     )
     if not fits:
         raise LedgerError(f"not an allocation: {json.dumps(row)[:200]}")
-    return held
+    return allocation
 
 
 def _is_number(value: object) -> bool:

@@ -67,7 +67,7 @@ class EndedRuns:
             text = (self._folder / str(job_id)).read_bytes()
             if text.startswith(_PLACED):
                 head = json.loads(text.partition(b"\n")[0].removeprefix(_PLACED))
-                return EndedRun(partition=str(head["reservation"]["partition"]))
+                return EndedRun(partition=str(head["allocation"]["partition"]))
             row = json.loads(text)
             return EndedRun(partition=str(row["partition"]), reported=bool(row["reported"]))
         except (OSError, ValueError, KeyError, TypeError, RecursionError):

@@ -1,6 +1,6 @@
 """File that the Prolog leaves for the tasks of a job, owned by root: RUN/placed/ID.
 
-    # {"boot_id": ..., "created_s": ..., "reservation": ...}    what a lost ledger is rebuilt from
+    # {"boot_id": ..., "created_s": ..., "allocation": ...}    what a lost ledger is rebuilt from
     export CUDA_VISIBLE_DEVICES=GPU-...                         what TaskProlog exports
     refused the GPU is in use                                   instead of that: no task of this run may start
     unplaced                                                    the Prolog was killed (written by gres_conf/prolog.sh)
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.files.preallocated import SpareFiles
-from slurm_plugin.core.ledger.codec import reservation_from
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.ledger.codec import allocation_from
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import KIB
 
 LONGEST = 64 * KIB
@@ -35,12 +35,12 @@ class PlacedFile:
     Attributes:
         job_id: Slurm's job id.
         created_s: When it was written, seconds since boot; None if that was another boot.
-        held: The job's allocation; None if it has none, or the file cannot be read.
+        allocation: The job's allocation; None if it has none, or the file cannot be read.
     """
 
     job_id: int
     created_s: float | None
-    held: Reservation | None
+    allocation: Allocation | None
 
 
 class JobFile:
@@ -51,15 +51,15 @@ class JobFile:
         self._path = run / "placed" / str(job_id)
         self._run = run
 
-    def place(self, variables: Mapping[str, str], held: Reservation, *, boot_id: str) -> None:
+    def place(self, variables: Mapping[str, str], allocation: Allocation, *, boot_id: str) -> None:
         """Write what every task of the job gets, and the job's allocation.
 
         Args:
             variables: By name; what TaskProlog prints.
-            held: The job's allocation.
+            allocation: The job's allocation.
             boot_id: The present boot of the node.
         """
-        self._write(_head(held, boot_id), _exports(variables))
+        self._write(_head(allocation, boot_id), _exports(variables))
 
     def refuse(self, reason: str, *, boot_id: str, now_s: float) -> None:
         """Prevent all tasks of this run from starting.
@@ -69,7 +69,7 @@ class JobFile:
             boot_id: The present boot.
             now_s: Seconds since boot.
         """
-        self._write({"boot_id": boot_id, "created_s": now_s, "reservation": None}, [f"refused {reason}"])
+        self._write({"boot_id": boot_id, "created_s": now_s, "allocation": None}, [f"refused {reason}"])
 
     def mark(self, variables: Mapping[str, str], *, boot_id: str, now_s: float) -> None:
         """Mark a job as managed although it is not placed: its tasks get only the variables that its submission needs.
@@ -79,7 +79,7 @@ class JobFile:
             boot_id: The present boot of the node.
             now_s: Seconds since the node's boot.
         """
-        self._write({"boot_id": boot_id, "created_s": now_s, "reservation": None}, _exports(variables))
+        self._write({"boot_id": boot_id, "created_s": now_s, "allocation": None}, _exports(variables))
 
     def variables(self) -> dict[str, str]:
         """Return what every task of the job gets; nothing if the job was not managed."""
@@ -103,16 +103,20 @@ class JobFile:
 
     def read(self, *, boot_id: str) -> PlacedFile:
         """Return the content of the file."""
-        nothing = PlacedFile(job_id=self._job_id, created_s=None, held=None)
+        nothing = PlacedFile(job_id=self._job_id, created_s=None, allocation=None)
         try:
             head = json.loads(_text(self._path).partition("\n")[0].removeprefix("# "))
             if head["boot_id"] != boot_id:
                 return nothing
             found = replace(nothing, created_s=float(head["created_s"]))
-            held = None if head["reservation"] is None else reservation_from(head["reservation"])
+            allocation = None if head["allocation"] is None else allocation_from(head["allocation"])
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError, LedgerError):
             return nothing
-        return found if held is None or held.job_id != self._job_id else replace(found, held=held)
+        return (
+            found
+            if allocation is None or allocation.job_id != self._job_id
+            else replace(found, allocation=allocation)
+        )
 
     def _lines(self, mark: str) -> Iterator[str]:
         return (line.removeprefix(mark) for line in _text(self._path).split("\n") if line.startswith(mark))
@@ -137,8 +141,8 @@ def placed_files(run: Path, *, boot_id: str) -> tuple[PlacedFile, ...]:
     return tuple(JobFile(run, int(name)).read(boot_id=boot_id) for name in names if name.isdecimal())
 
 
-def _head(held: Reservation, boot_id: str) -> dict[str, object]:
-    return {"boot_id": boot_id, "created_s": held.created_s, "reservation": asdict(held)}
+def _head(allocation: Allocation, boot_id: str) -> dict[str, object]:
+    return {"boot_id": boot_id, "created_s": allocation.created_s, "allocation": asdict(allocation)}
 
 
 def _exports(variables: Mapping[str, str]) -> list[str]:

@@ -34,7 +34,7 @@ class NodeLock:
         os.close(self._open())
 
     @contextmanager
-    def held(self, deadline: Deadline) -> Iterator[None]:
+    def acquired(self, deadline: Deadline) -> Iterator[None]:
         """Wait for the lock and hold it.
 
         Raises:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isqrt
 
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Share:
     model: str | None = None
 
     @property
-    def surprise_bytes(self) -> int:
+    def overshoot_bytes(self) -> int:
         """Return the possible overshoot: by how much it may exceed what is expected."""
         return self.most_bytes - self.expected_bytes
 
@@ -59,18 +59,18 @@ def share(
     )
 
 
-def share_of(held: Reservation, touched_bytes: int = 0) -> Share:
+def share_of(allocation: Allocation, touched_bytes: int = 0) -> Share:
     """Return the part that an allocation takes of a GPU.
 
     Args:
-        held: The allocation.
+        allocation: The allocation.
         touched_bytes: What its job uses now.
     """
     return share(
-        held.booked_bytes,
-        cap_bytes=held.cap_bytes,
-        estimate_bytes=held.estimate_bytes,
-        model=held.profile_key,
+        allocation.booked_bytes,
+        cap_bytes=allocation.cap_bytes,
+        estimate_bytes=allocation.estimate_bytes,
+        model=allocation.profile_key,
         touched_bytes=touched_bytes,
     )
 
@@ -83,33 +83,33 @@ def pooled_bytes(shares: Iterable[Share]) -> int:
     (8, 15, 16)
     """
     shares = tuple(shares)
-    squares = sum(each * each for each in _surprises(shares).values())
+    squares = sum(each * each for each in _overshoots(shares).values())
     root = isqrt(squares)
     return sum(share.expected_bytes for share in shares) + root + (root * root < squares)
 
 
-def widest(others: Iterable[Share], newcomer: Share, room_bytes: int) -> int | None:
+def widest(others: Iterable[Share], incoming: Share, usable_bytes: int) -> int | None:
     """Return the highest limit of an incoming job such that all jobs still fit; None if its expected need does not.
 
     Args:
         others: The jobs on the GPU.
-        newcomer: The incoming job.
-        room_bytes: Memory that all jobs together may use.
+        incoming: The incoming job.
+        usable_bytes: Memory that all jobs together may use.
     """
     others = tuple(others)
-    surprises = _surprises(others)
-    alike = 0 if newcomer.model is None else surprises.pop(newcomer.model, 0)
-    left = room_bytes - newcomer.expected_bytes - sum(share.expected_bytes for share in others)
-    spare = left * left - sum(each * each for each in surprises.values())
+    overshoots = _overshoots(others)
+    alike = 0 if incoming.model is None else overshoots.pop(incoming.model, 0)
+    left = usable_bytes - incoming.expected_bytes - sum(share.expected_bytes for share in others)
+    spare = left * left - sum(each * each for each in overshoots.values())
     if left < 0 or spare < alike * alike:
         return None
-    return min(newcomer.most_bytes, newcomer.expected_bytes + isqrt(spare) - alike)
+    return min(incoming.most_bytes, incoming.expected_bytes + isqrt(spare) - alike)
 
 
-def _surprises(shares: Iterable[Share]) -> dict[object, int]:
+def _overshoots(shares: Iterable[Share]) -> dict[object, int]:
     """Return the possible overshoot of the jobs of each model."""
     found: dict[object, int] = {}
     for number, share in enumerate(shares):
         model: object = number if share.model is None else share.model
-        found[model] = found.get(model, 0) + share.surprise_bytes
+        found[model] = found.get(model, 0) + share.overshoot_bytes
     return found

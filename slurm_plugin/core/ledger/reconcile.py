@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 
 YOUNG_S = 20.0
 """A job younger than this may have no slurmstepd yet: a site's other prologs and container images take time."""
@@ -22,7 +22,7 @@ LAUNCH_S = 45.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmSays:
+class SlurmState:
     """Slurm's answer about a job on this node.
 
     Attributes:
@@ -54,8 +54,8 @@ class Evidence:
 
     steps: frozenset[int] = frozenset()
     on_gpus: Mapping[int, frozenset[str]] = field(default_factory=dict)
-    placed: Mapping[int, Reservation] = field(default_factory=dict)
-    present: Mapping[int, SlurmSays] | None = None
+    placed: Mapping[int, Allocation] = field(default_factory=dict)
+    present: Mapping[int, SlurmState] | None = None
     slurmd_since_s: float | None = None
     doubted: frozenset[tuple[int, int | None]] = frozenset()
     missed: frozenset[tuple[int, int | None]] = frozenset()
@@ -76,15 +76,15 @@ def reconcile(ledger: Ledger, evidence: Evidence, *, now_s: float) -> Ledger:
         evidence: Evidence from this node and Slurm.
         now_s: Seconds since boot.
     """
-    kept = tuple(held for held in ledger.reservations if not _over(held, evidence, now_s))
-    result = replace(ledger, reservations=kept, swept_s=now_s)
-    for job_id, held in evidence.placed.items():
+    kept = tuple(allocation for allocation in ledger.allocations if not _over(allocation, evidence, now_s))
+    result = replace(ledger, allocations=kept, reconciled_s=now_s)
+    for job_id, allocation in evidence.placed.items():
         if job_id in evidence.steps and result.of_job(job_id) is None:
-            result = result.note(held)
+            result = result.note(allocation)
     return result
 
 
-def rebuild(evidence: Evidence, unknown: Mapping[int, Reservation], *, now_s: float) -> Ledger:
+def rebuild(evidence: Evidence, unknown: Mapping[int, Allocation], *, now_s: float) -> Ledger:
     """Rebuild a lost ledger from the Prolog's files of jobs that run or may be about to start.
 
     Args:
@@ -92,13 +92,13 @@ def rebuild(evidence: Evidence, unknown: Mapping[int, Reservation], *, now_s: fl
         unknown: Allocations of jobs that run and have no file.
         now_s: Seconds since boot.
     """
-    ledger = Ledger(swept_s=now_s)
-    for held in (*evidence.placed.values(), *unknown.values()):
-        ledger = ledger.note(held)
+    ledger = Ledger(reconciled_s=now_s)
+    for allocation in (*evidence.placed.values(), *unknown.values()):
+        ledger = ledger.note(allocation)
     return reconcile(ledger, evidence, now_s=now_s)
 
 
-def doubtful(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[Reservation, ...]:
+def doubtful(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[Allocation, ...]:
     """Return the allocations that only Slurm can still confirm: it is asked if there are any.
 
     Args:
@@ -107,9 +107,9 @@ def doubtful(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[Reser
         now_s: Seconds since the node's boot.
     """
     return tuple(
-        held
-        for held in ledger.reservations
-        if not evidence.shows(held.job_id) and now_s - held.created_s > YOUNG_S
+        allocation
+        for allocation in ledger.allocations
+        if not evidence.shows(allocation.job_id) and now_s - allocation.created_s > YOUNG_S
     )
 
 
@@ -124,14 +124,14 @@ def never_launched(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple
         now_s: Seconds since the node's boot.
     """
     found = []
-    for held in ledger.reservations:
-        slurm = (evidence.present or {}).get(held.job_id)
-        age_s = now_s - held.created_s
-        if slurm is None or evidence.shows(held.job_id) or not held.managed:
+    for allocation in ledger.allocations:
+        slurm = (evidence.present or {}).get(allocation.job_id)
+        age_s = now_s - allocation.created_s
+        if slurm is None or evidence.shows(allocation.job_id) or not allocation.managed:
             continue
-        never_came = _never_came(held, slurm, evidence, age_s)
-        if slurm.running and never_came and slurm.restarts == held.restart:
-            found.append((held.job_id, held.restart))
+        never_came = _never_came(allocation, slurm, evidence, age_s)
+        if slurm.running and never_came and slurm.restarts == allocation.restart:
+            found.append((allocation.job_id, allocation.restart))
     return tuple(found)
 
 
@@ -146,28 +146,34 @@ def missing(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[tuple[
     if evidence.present is None:
         return ()
     doubted = doubtful(ledger, evidence, now_s=now_s)
-    return tuple((held.job_id, held.restart) for held in doubted if held.job_id not in evidence.present)
+    return tuple(
+        (allocation.job_id, allocation.restart)
+        for allocation in doubted
+        if allocation.job_id not in evidence.present
+    )
 
 
-def _over(held: Reservation, evidence: Evidence, now_s: float) -> bool:
-    age_s = now_s - held.created_s
-    if evidence.shows(held.job_id) or age_s <= YOUNG_S or evidence.present is None:
+def _over(allocation: Allocation, evidence: Evidence, now_s: float) -> bool:
+    age_s = now_s - allocation.created_s
+    if evidence.shows(allocation.job_id) or age_s <= YOUNG_S or evidence.present is None:
         return False
-    slurm = evidence.present.get(held.job_id)
+    slurm = evidence.present.get(allocation.job_id)
     if slurm is None:
-        return (held.job_id, held.restart) in evidence.missed
-    if slurm.restarts > held.restart:
+        return (allocation.job_id, allocation.restart) in evidence.missed
+    if slurm.restarts > allocation.restart:
         return True
-    return (held.job_id, held.restart) in evidence.doubted and _never_came(held, slurm, evidence, age_s)
+    return (allocation.job_id, allocation.restart) in evidence.doubted and _never_came(
+        allocation, slurm, evidence, age_s
+    )
 
 
-def _never_came(held: Reservation, slurm: SlurmSays, evidence: Evidence, age_s: float) -> bool:
+def _never_came(allocation: Allocation, slurm: SlurmState, evidence: Evidence, age_s: float) -> bool:
     """Return whether a run without a slurmstepd will never have one here.
 
     A Prolog may take any time, but none outlives its slurmd: a slurmd that started after the allocation was recorded
     does not know that run, and slurmctld waits for it without end.
     """
     if slurm.starting_here:
-        orphaned = evidence.slurmd_since_s is not None and evidence.slurmd_since_s > held.created_s
+        orphaned = evidence.slurmd_since_s is not None and evidence.slurmd_since_s > allocation.created_s
         return orphaned and age_s > YOUNG_S
     return slurm.launched_here and age_s > LAUNCH_S

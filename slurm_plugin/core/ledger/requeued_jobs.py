@@ -14,7 +14,7 @@ from pathlib import Path
 
 from slurm_plugin.core.files.atomic import replace_file
 
-OWED_S = 30.0
+LACKING_S = 30.0
 """A shortfall counts for this long: the job may be cancelled meanwhile, and records it again when it is requeued."""
 
 
@@ -75,7 +75,7 @@ def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
     return tuple(sorted(found, key=lambda each: (each.earliest_s, each.job_id)))
 
 
-def owed_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]:
+def lacking_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]:
     """Return the largest shortfall of a waiting job on each GPU, by UUID.
 
     Args:
@@ -84,7 +84,7 @@ def owed_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for each in waiting:
-        if each.lack is not None and abs(now_s - each.lack.since_s) <= OWED_S:
+        if each.lack is not None and abs(now_s - each.lack.since_s) <= LACKING_S:
             for gpu in each.lack.gpus:
                 found[gpu] = max(found.get(gpu, 0), each.lack.need_bytes)
     return found

@@ -22,7 +22,7 @@ from slurm_plugin.core.files.two_slots import TwoSlots
 from slurm_plugin.core.ledger.codec import decode, encode
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.lock import NodeLock
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 
 _READS = 5
 """A reader without the lock may collide with a writer once; never this often."""
@@ -48,7 +48,7 @@ class LedgerStore:
         self._folder = folder
         self._slots = TwoSlots(folder / "ledger")
         self._lock = NodeLock(folder / "ledger.lock", clock)
-        self._sweep_lock = NodeLock(folder / "sweep.lock", clock)
+        self._reconcile_lock = NodeLock(folder / "sweep.lock", clock)
         self.boot_id = boot_id
         self._applied: dict[Path, tuple[int, int]] = {}
 
@@ -58,15 +58,15 @@ class LedgerStore:
         Raises:
             LedgerError: On entry: the folder cannot be used, or another hook held the lock too long.
         """
-        return self._lock.held(deadline)
+        return self._lock.acquired(deadline)
 
-    def sweeping(self) -> AbstractContextManager[bool]:
+    def reconciling(self) -> AbstractContextManager[bool]:
         """Take the reconciliation lock if no other process of this node has it; yield whether it was free.
 
         Raises:
             LedgerError: On entry: the folder cannot be used.
         """
-        return self._sweep_lock.tried()
+        return self._reconcile_lock.tried()
 
     def read(self) -> Found:
         """Return the allocations; call it under the lock if anything is to be written."""
@@ -95,7 +95,7 @@ class LedgerStore:
             SpareFiles(self._folder).discard(note)
         self._applied = {}
 
-    def release(self, job_id: int, *, restart: int, deadline: Deadline) -> Reservation | None:
+    def release(self, job_id: int, *, restart: int, deadline: Deadline) -> Allocation | None:
         """Release a job's allocation and return it; repeating it does nothing. Takes the lock itself.
 
         If the lock is not free in time, a note is left for the next process that takes it.
@@ -119,9 +119,9 @@ class LedgerStore:
                 self.write(after)
                 return found.ledger.of_job(job_id)
         except LedgerError:
-            held = self.read().ledger.of_job(job_id)
+            allocation = self.read().ledger.of_job(job_id)
             self._leave_note(job_id, restart)
-            return held
+            return allocation
 
     def _read(self) -> Ledger | None:
         """Return the file's ledger of this boot; None if it has none."""
@@ -137,7 +137,7 @@ class LedgerStore:
         """Create all that needs an inode while inodes are free; what fails here is created where it is needed."""
         with suppress(OSError, LedgerError):
             self._lock.make()
-            self._sweep_lock.make()
+            self._reconcile_lock.make()
             for name in ("placed", "released", "ended"):
                 (self._folder / name).mkdir(mode=0o755, exist_ok=True)
         SpareFiles(self._folder).fill()

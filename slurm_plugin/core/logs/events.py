@@ -34,11 +34,11 @@ class EventKind(str, Enum):
 
     PLACED = "placed"
     WOULD_PLACE = "would place"
-    PUT_BACK = "put back"
-    NOT_PUT_BACK = "not put back"
+    REQUEUED = "requeued"
+    NOT_REQUEUED = "not requeued"
     WOKEN = "woken"
     NOT_WOKEN = "not woken"
-    LEFT_ALONE = "left alone"
+    UNCHANGED = "unchanged"
     WITHOUT_MPS = "runs without MPS"
 
     OK = "ok"
@@ -60,11 +60,11 @@ class EventKind(str, Enum):
     SUBMITTED = "submitted"
     UNDECIDED = "undecided"
     CHANGED = "changed"
-    HEARD = "heard"
+    RECEIVED = "received"
     MAY_START = "may start"
-    PRIORITY_LENT = "priority lent"
-    PRIORITY_BACK = "priority put back"
-    SWEPT = "swept"
+    PRIORITY_BOOSTED = "priority boosted"
+    PRIORITY_RESTORED = "priority restored"
+    RECONCILED = "reconciled"
     MORE_TIME = "more time"
     NOTE = "note"
     TROUBLE = "trouble"
@@ -161,8 +161,8 @@ def as_text(entry: Entry) -> str:
     """Return the line of the text log."""
     time = datetime.fromtimestamp(entry.time_s).isoformat(timespec="milliseconds")
     detail = one_line(entry.event.detail, LONGEST_DETAIL)
-    told = f"{entry.event.kind}: {detail}" if detail else str(entry.event.kind)
-    return f"{time} job={entry.job_id} after={entry.after_ms}ms {told}"
+    text = f"{entry.event.kind}: {detail}" if detail else str(entry.event.kind)
+    return f"{time} job={entry.job_id} after={entry.after_ms}ms {text}"
 
 
 def _fact(value: Any) -> Fact:

@@ -44,7 +44,7 @@ class HookLog:
         """Return for how long the hook has run."""
         return self._clock.monotonic_s() - self._start_s
 
-    def say(self, kind: EventKind, detail: str = "", **facts: Fact) -> None:
+    def write(self, kind: EventKind, detail: str = "", **facts: Fact) -> None:
         """Log what happened: a sentence for display, facts for programs.
 
         Args:
@@ -52,9 +52,9 @@ class HookLog:
             detail: The sentence; empty if the kind says all.
             **facts: Numbers and texts by name, in the units of their names.
         """
-        self.tell(Event(kind=kind, detail=detail, facts=facts))
+        self.write_event(Event(kind=kind, detail=detail, facts=facts))
 
-    def tell(self, event: Event) -> None:
+    def write_event(self, event: Event) -> None:
         """Log an event."""
         entry = Entry(
             time_s=round(self._clock.now_s(), 3),

@@ -8,13 +8,13 @@ from collections.abc import Callable
 class Complaint:
     """The present problem of one thing."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, log: Callable[[str], None]) -> None:
         """Begin with nothing wrong.
 
         Args:
-            say: Takes a line for the log.
+            log: Takes a line for the log.
         """
-        self._say = say
+        self._log = log
         self._wrong = ""
 
     def set(self, wrong: str) -> None:
@@ -28,5 +28,5 @@ class Complaint:
         ['full', 'full']
         """
         if wrong and wrong != self._wrong:
-            self._say(wrong)
+            self._log(wrong)
         self._wrong = wrong

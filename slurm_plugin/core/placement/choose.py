@@ -1,7 +1,7 @@
 """Choose the GPUs of a job: one filter for all policies, then one function per policy.
 
 The policies are those of the thesis (section 6.2.2); for a job that shares several GPUs they choose one after the
-other. In the code a Slurm GPU index is a `seat` and a physical GPU is a `room`. Where jobs can reach any GPU, a job may
+other. In the code a Slurm GPU index is a `gpu_index` and a physical GPU is a `gpu`. Where jobs can reach any GPU, a job may
 get another physical GPU than the one of its index. As long as each index in use keeps its physical GPU, there is an
 idle GPU for each index that Slurm may still allocate as a whole, and no job must be requeued.
 """
@@ -14,11 +14,11 @@ from typing import Literal
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.pooled_reserve import share, widest
-from slurm_plugin.core.placement.candidate import Room, room_of
+from slurm_plugin.core.placement.candidate import CandidateGpu, candidate_of
 from slurm_plugin.core.placement.policies import POLICIES, least_utilised
 from slurm_plugin.core.placement.servers import near_server
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Demand, Placement, Reservation
+from slurm_plugin.core.records.node import Allocation, Demand, Placement
 from slurm_plugin.core.units import from_mib, human
 
 Pin = Literal["slurm", "bound"]
@@ -35,7 +35,7 @@ def choose_gpu(
     now_s: float,
     window_s: float = 90.0,
     owners: Mapping[int, int] | None = None,
-    unheld: Collection[int] = (),
+    unlimited: Collection[int] = (),
 ) -> Placement:
     """Choose the GPUs of a job.
 
@@ -48,110 +48,114 @@ def choose_gpu(
         now_s: Seconds since the node's boot.
         window_s: Length of the window behind the readings' activity.
         owners: Job id of each GPU process, where known; other processes are unmanaged.
-        unheld: Ids of the jobs, perhaps this one, without an enforced limit: each gets its GPUs exclusively.
+        unlimited: Ids of the jobs, perhaps this one, without an enforced limit: each gets its GPUs exclusively.
     """
     ledger = ledger.release(demand.job_id, restart=demand.restart)
-    rooms = tuple(
-        room_of(
+    gpus = tuple(
+        candidate_of(
             reading, ledger.on(reading.uuid), settings, now_s=now_s, window_s=window_s, owners=owners or {}
         )
         for reading in readings
         if reading.healthy and not reading.mig
     )
     if pin == "slurm":
-        rooms = tuple(room for room in rooms if room.index in demand.seats)
+        gpus = tuple(gpu for gpu in gpus if gpu.index in demand.gpu_indices)
     if demand.kind == "whole" or settings.policy == "exclusive":
-        return _whole(rooms, demand)
-    return _shared(rooms, ledger, demand, settings, pin=pin, unheld=unheld)
+        return _whole(gpus, demand)
+    return _shared(gpus, ledger, demand, settings, pin=pin, unlimited=unlimited)
 
 
-def _whole(rooms: Sequence[Room], demand: Demand) -> Placement:
+def _whole(gpus: Sequence[CandidateGpu], demand: Demand) -> Placement:
     """Take idle GPUs: first those of the job's indices, then those without unmanaged processes, then the emptiest."""
     idle = sorted(
-        (room for room in rooms if room.idle),
-        key=lambda room: (
-            room.unmanaged_bytes > room.free_bytes,
-            room.index not in demand.seats,
-            room.unmanaged_bytes,
-            room.index,
+        (gpu for gpu in gpus if gpu.idle),
+        key=lambda gpu: (
+            gpu.unmanaged_bytes > gpu.free_bytes,
+            gpu.index not in demand.gpu_indices,
+            gpu.unmanaged_bytes,
+            gpu.index,
         ),
     )
     if len(idle) < demand.gpus:
-        return Placement(gpus=(), reason=f"{len(idle)} of {demand.gpus} GPUs idle", put_back=True)
-    chosen = sorted(idle[: demand.gpus], key=lambda room: room.index)
-    return Placement(gpus=tuple(room.uuid for room in chosen), reason="idle")
+        return Placement(gpus=(), reason=f"{len(idle)} of {demand.gpus} GPUs idle", requeue=True)
+    chosen = sorted(idle[: demand.gpus], key=lambda gpu: gpu.index)
+    return Placement(gpus=tuple(gpu.uuid for gpu in chosen), reason="idle")
 
 
 def _shared(
-    rooms: Sequence[Room],
+    gpus: Sequence[CandidateGpu],
     ledger: Ledger,
     demand: Demand,
     settings: PartitionConfig,
     *,
     pin: Pin,
-    unheld: Collection[int],
+    unlimited: Collection[int],
 ) -> Placement:
     """Take a part of each of several GPUs: filter by other jobs and memory, then let the policy choose each."""
-    open_rooms = [room for room in rooms if all(_may_join(held, demand, settings) for held in room.jobs)]
-    if not open_rooms:
-        reason = f"of the {len(rooms)} GPUs that it may have none is shared or idle"
-        return Placement(gpus=(), reason=reason, put_back=True)
-    held_rooms = [room for room in open_rooms if _all_held(room, demand, unheld)]
-    fitting = [room for room in held_rooms if _fits(room, demand, settings)]
-    if len(fitting) < demand.gpus and len(held_rooms) < len(open_rooms):
-        return Placement(gpus=(), reason=_NOTHING_HOLDS, put_back=True, unheld=True)
+    open_gpus = [
+        gpu for gpu in gpus if all(_may_join(allocation, demand, settings) for allocation in gpu.jobs)
+    ]
+    if not open_gpus:
+        reason = f"of the {len(gpus)} GPUs that it may have none is shared or idle"
+        return Placement(gpus=(), reason=reason, requeue=True)
+    limited_gpus = [gpu for gpu in open_gpus if _all_limited(gpu, demand, unlimited)]
+    fitting = [gpu for gpu in limited_gpus if _fits(gpu, demand, settings)]
+    if len(fitting) < demand.gpus and len(limited_gpus) < len(open_gpus):
+        return Placement(gpus=(), reason=_NOTHING_HOLDS, requeue=True, unlimited=True)
     if len(fitting) < demand.gpus:
-        return _too_full(open_rooms, fitting, demand, settings)
-    taken, calm = _one_for_each(fitting, rooms, ledger, demand, settings, pin=pin)
+        return _too_full(open_gpus, fitting, demand, settings)
+    taken, calm = _one_for_each(fitting, gpus, ledger, demand, settings, pin=pin)
     if not calm and settings.on_saturated == "wait" and demand.restart < settings.saturated_waits:
         return Placement(
-            gpus=(), reason=f"every GPU is at or above SMACT {settings.smact_max:g}", put_back=True
+            gpus=(), reason=f"every GPU is at or above SMACT {settings.smact_max:g}", requeue=True
         )
     note = "" if calm else ", saturated"
     return Placement(
-        gpus=tuple(room.uuid for room in taken),
-        cap_bytes=min(_cap(room, demand, settings) for room in taken) if demand.cap_bytes else None,
-        reason=f"{settings.policy}: {'; '.join(map(_told, taken))}{note}",
+        gpus=tuple(gpu.uuid for gpu in taken),
+        cap_bytes=min(_cap(gpu, demand, settings) for gpu in taken) if demand.cap_bytes else None,
+        reason=f"{settings.policy}: {'; '.join(map(_described, taken))}{note}",
     )
 
 
 def _too_full(
-    open_rooms: Sequence[Room], fitting: Sequence[Room], demand: Demand, settings: PartitionConfig
+    open_gpus: Sequence[CandidateGpu],
+    fitting: Sequence[CandidateGpu],
+    demand: Demand,
+    settings: PartitionConfig,
 ) -> Placement:
     """Requeue a job, and name the GPUs where it lacks only what others use above their bookings."""
-    owing = [room for room in open_rooms if room not in fitting and _owes(room, demand, settings)]
-    owing.sort(key=lambda room: -room.free_bytes)
-    most = max((room.free_bytes for room in open_rooms), default=0)
+    blocked = [gpu for gpu in open_gpus if gpu not in fitting and _kept_out_by_overrun(gpu, demand, settings)]
+    blocked.sort(key=lambda gpu: -gpu.free_bytes)
+    most = max((gpu.free_bytes for gpu in open_gpus), default=0)
     few = "no GPU has" if demand.gpus == 1 else f"{len(fitting)} of {demand.gpus} GPUs have"
     return Placement(
         gpus=(),
         reason=f"{few} the memory, {human(max(0, most))} at most",
-        put_back=True,
-        owed=tuple(room.uuid for room in owing[: demand.gpus - len(fitting)]),
-        lingers=sum(room in fitting or _unbooked(room, demand, settings) for room in open_rooms)
-        >= demand.gpus,
+        requeue=True,
+        overrun_gpus=tuple(gpu.uuid for gpu in blocked[: demand.gpus - len(fitting)]),
+        lingers=sum(gpu in fitting or _unbooked(gpu, demand, settings) for gpu in open_gpus) >= demand.gpus,
     )
 
 
 def _one_for_each(
-    fitting: Sequence[Room],
-    rooms: Sequence[Room],
+    fitting: Sequence[CandidateGpu],
+    gpus: Sequence[CandidateGpu],
     ledger: Ledger,
     demand: Demand,
     settings: PartitionConfig,
     *,
     pin: Pin,
-) -> tuple[list[Room], bool]:
+) -> tuple[list[CandidateGpu], bool]:
     """Return a physical GPU for each GPU of a job, indices in use first, and whether all have compute left."""
-    chosen: dict[int, Room] = {}
+    chosen: dict[int, CandidateGpu] = {}
     all_calm = True
-    seats = _seats(demand)
-    for number in sorted(range(demand.gpus), key=lambda number: not _own(fitting, seats[number])):
-        left = [room for room in fitting if room not in chosen.values()]
-        allowed = _of_seat(left, seats[number], pin)
-        calm = [room for room in allowed if room.idle or room.activity < settings.smact_max]
+    gpu_indices = _choices(demand)
+    for number in sorted(range(demand.gpus), key=lambda number: not _own(fitting, gpu_indices[number])):
+        left = [gpu for gpu in fitting if gpu not in chosen.values()]
+        allowed = _of_index(left, gpu_indices[number], pin)
+        calm = [gpu for gpu in allowed if gpu.idle or gpu.activity < settings.smact_max]
         choose, candidates = (POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
-        best = choose(candidates, ledger, rooms)
+        best = choose(candidates, ledger, gpus)
         in_turn = settings.policy == "round_robin"
         chosen[number] = (
             best if in_turn else near_server(best, candidates, demand.server, settings.server_affinity)
@@ -160,85 +164,91 @@ def _one_for_each(
     return [chosen[number] for number in range(demand.gpus)], all_calm
 
 
-def _told(room: Room) -> str:
-    activity = "unknown" if room.smact is None else f"{room.smact:.2f}"
-    return f"{human(room.free_bytes)} free, SMACT {activity}, {len(room.jobs)} neighbours"
+def _described(gpu: CandidateGpu) -> str:
+    activity = "unknown" if gpu.smact is None else f"{gpu.smact:.2f}"
+    return f"{human(gpu.free_bytes)} free, SMACT {activity}, {len(gpu.jobs)} neighbours"
 
 
-def _seats(demand: Demand) -> list[frozenset[int]]:
+def _choices(demand: Demand) -> list[frozenset[int]]:
     """Return the GPU indices that each GPU of a job may stand for: its own, or all if Slurm gave another number."""
-    if len(demand.seats) == demand.gpus:
-        return [frozenset({seat}) for seat in demand.seats]
-    return [frozenset(demand.seats)] * demand.gpus
+    if len(demand.gpu_indices) == demand.gpus:
+        return [frozenset({gpu_index}) for gpu_index in demand.gpu_indices]
+    return [frozenset(demand.gpu_indices)] * demand.gpus
 
 
-def _may_join(held: Reservation, demand: Demand, settings: PartitionConfig) -> bool:
+def _may_join(allocation: Allocation, demand: Demand, settings: PartitionConfig) -> bool:
     """Return whether a job may share a GPU with an existing allocation."""
-    return held.kind == "shared" and (held.user_id == demand.user_id or not settings.one_user_per_gpu)
+    return allocation.kind == "shared" and (
+        allocation.user_id == demand.user_id or not settings.one_user_per_gpu
+    )
 
 
 _NOTHING_HOLDS = "without rad-monitor's guard, a job without an enforced limit does not share"
 
 
-def _all_held(room: Room, demand: Demand, unheld: Collection[int]) -> bool:
+def _all_limited(gpu: CandidateGpu, demand: Demand, unlimited: Collection[int]) -> bool:
     """Return whether every job that would share a GPU has an enforced limit."""
-    return room.idle or not any(job in unheld for job in (demand.job_id, *(one.job_id for one in room.jobs)))
+    return gpu.idle or not any(job in unlimited for job in (demand.job_id, *(one.job_id for one in gpu.jobs)))
 
 
-def _fits(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
+def _fits(gpu: CandidateGpu, demand: Demand, settings: PartitionConfig) -> bool:
     """Return whether the memory is free, with a margin where memory is used that no job booked.
 
     Without unbooked usage there is no margin: Slurm allocates a GPU to its last shard, and would be refused for ever.
     """
     margin_bytes = from_mib(settings.margin_mib)
-    surprises = room.overrun_bytes > 0 or room.unmanaged_bytes > margin_bytes
+    overruns = gpu.overrun_bytes > 0 or gpu.unmanaged_bytes > margin_bytes
     need_bytes = _need_bytes(demand, settings)
-    return room.free_bytes >= need_bytes + (margin_bytes if surprises else 0)
+    return gpu.free_bytes >= need_bytes + (margin_bytes if overruns else 0)
 
 
-def _owes(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
+def _kept_out_by_overrun(gpu: CandidateGpu, demand: Demand, settings: PartitionConfig) -> bool:
     """Return whether a job would fit if no job on the GPU used more than it booked."""
-    return room.overrun_bytes > 0 and _booked_with(room, demand, settings) <= room.room_bytes
+    return gpu.overrun_bytes > 0 and _booked_with(gpu, demand, settings) <= gpu.usable_bytes
 
 
-def _unbooked(room: Room, demand: Demand, settings: PartitionConfig) -> bool:
+def _unbooked(gpu: CandidateGpu, demand: Demand, settings: PartitionConfig) -> bool:
     """Return whether a job would fit if only booked memory were in use."""
-    return _booked_with(room, demand, settings) <= room.room_bytes + room.unmanaged_bytes
+    return _booked_with(gpu, demand, settings) <= gpu.usable_bytes + gpu.unmanaged_bytes
 
 
-def _booked_with(room: Room, demand: Demand, settings: PartitionConfig) -> int:
+def _booked_with(gpu: CandidateGpu, demand: Demand, settings: PartitionConfig) -> int:
     """Return the memory booked on a GPU plus what a job needs."""
-    return sum(held.booked_bytes for held in room.jobs) + _need_bytes(demand, settings)
+    return sum(allocation.booked_bytes for allocation in gpu.jobs) + _need_bytes(demand, settings)
 
 
 def _need_bytes(demand: Demand, settings: PartitionConfig) -> int:
     return from_mib(settings.free_min_mib) if demand.booked_bytes is None else demand.booked_bytes
 
 
-def _cap(room: Room, demand: Demand, settings: PartitionConfig) -> int:
+def _cap(gpu: CandidateGpu, demand: Demand, settings: PartitionConfig) -> int:
     """Return the limit of an incoming job such that the overshoots of all jobs on the GPU still fit.
 
     It never exceeds the limit in the booking. On a nearly full GPU it is lower, down to the booked memory, which is
     guaranteed whatever limits earlier jobs got.
     """
     need_bytes = _need_bytes(demand, settings)
-    newcomer = share(
+    incoming = share(
         need_bytes,
         cap_bytes=demand.cap_bytes,
         estimate_bytes=demand.estimate_bytes,
         model=demand.profile_key,
     )
-    return max(need_bytes, widest(room.shares, newcomer, room.room_bytes) or 0)
+    return max(need_bytes, widest(gpu.shares, incoming, gpu.usable_bytes) or 0)
 
 
-def _of_seat(fitting: list[Room], seats: frozenset[int], pin: Pin) -> list[Room]:
+def _of_index(fitting: list[CandidateGpu], gpu_indices: frozenset[int], pin: Pin) -> list[CandidateGpu]:
     """Return the GPU of an index in use, or the idle GPUs for an unused index; others only where those lack memory."""
     if pin == "slurm":
-        return [room for room in fitting if room.index in seats]
-    idle = [room for room in fitting if room.idle]
-    return _own(fitting, seats) or idle or fitting
+        return [gpu for gpu in fitting if gpu.index in gpu_indices]
+    idle = [gpu for gpu in fitting if gpu.idle]
+    return _own(fitting, gpu_indices) or idle or fitting
 
 
-def _own(rooms: Sequence[Room], seats: frozenset[int]) -> list[Room]:
+def _own(gpus: Sequence[CandidateGpu], gpu_indices: frozenset[int]) -> list[CandidateGpu]:
     """Return the physical GPUs of these GPU indices, where they are in use."""
-    return [room for room in rooms if any(seats & held.seats_on(room.uuid) for held in room.jobs)]
+    return [
+        gpu
+        for gpu in gpus
+        if any(gpu_indices & allocation.gpu_indices_on(gpu.uuid) for allocation in gpu.jobs)
+    ]

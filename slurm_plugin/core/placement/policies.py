@@ -5,55 +5,63 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.placement.candidate import Room
+from slurm_plugin.core.placement.candidate import CandidateGpu
 from slurm_plugin.core.records.submission import PolicyName
 
-Policy = Callable[[Sequence[Room], Ledger, Sequence[Room]], Room]
+Policy = Callable[[Sequence[CandidateGpu], Ledger, Sequence[CandidateGpu]], CandidateGpu]
 
 
-def most_available_memory(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
+def most_available_memory(
+    candidates: Sequence[CandidateGpu], ledger: Ledger, gpus: Sequence[CandidateGpu]
+) -> CandidateGpu:
     """MAGM: the most free memory, so that a wrong estimate is least likely to end in an OOM.
 
     Args:
         candidates: GPUs on which the job fits; at least one.
         ledger: All allocations, and the GPU that was allocated last.
-        rooms: All GPUs that were considered.
+        gpus: All GPUs that were considered.
     """
-    return min(candidates, key=lambda room: (-room.free_bytes, room.activity, room.index))
+    return min(candidates, key=lambda gpu: (-gpu.free_bytes, gpu.activity, gpu.index))
 
 
-def least_utilised(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
+def least_utilised(
+    candidates: Sequence[CandidateGpu], ledger: Ledger, gpus: Sequence[CandidateGpu]
+) -> CandidateGpu:
     """LUG: the least compute in use, so that jobs slow each other down least.
 
     Args:
         candidates: GPUs on which the job fits; at least one.
         ledger: All allocations, and the GPU that was allocated last.
-        rooms: All GPUs that were considered.
+        gpus: All GPUs that were considered.
     """
-    return min(candidates, key=lambda room: (room.activity, -room.free_bytes, room.index))
+    return min(candidates, key=lambda gpu: (gpu.activity, -gpu.free_bytes, gpu.index))
 
 
-def most_utilised(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
+def most_utilised(
+    candidates: Sequence[CandidateGpu], ledger: Ledger, gpus: Sequence[CandidateGpu]
+) -> CandidateGpu:
     """MUG: fill the active GPUs first and keep idle ones free as long as possible.
 
     Args:
         candidates: GPUs on which the job fits; at least one.
         ledger: All allocations, and the GPU that was allocated last.
-        rooms: All GPUs that were considered.
+        gpus: All GPUs that were considered.
     """
-    return min(candidates, key=lambda room: (room.idle, -room.activity, room.free_bytes, room.index))
+    return min(candidates, key=lambda gpu: (gpu.idle, -gpu.activity, gpu.free_bytes, gpu.index))
 
 
-def round_robin(candidates: Sequence[Room], ledger: Ledger, rooms: Sequence[Room]) -> Room:
+def round_robin(
+    candidates: Sequence[CandidateGpu], ledger: Ledger, gpus: Sequence[CandidateGpu]
+) -> CandidateGpu:
     """RR: the next GPU in cyclic order after the one allocated last.
 
     Args:
         candidates: GPUs on which the job fits; at least one.
         ledger: All allocations, and the GPU that was allocated last.
-        rooms: All GPUs that were considered.
+        gpus: All GPUs that were considered.
     """
-    last = next((room.index for room in rooms if room.uuid == ledger.last_gpu), -1)
-    return min(candidates, key=lambda room: (room.index <= last, room.index))
+    last = next((gpu.index for gpu in gpus if gpu.uuid == ledger.last_gpu), -1)
+    return min(candidates, key=lambda gpu: (gpu.index <= last, gpu.index))
 
 
 POLICIES: dict[PolicyName, Policy] = {

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from slurm_plugin.core.placement.candidate import Room
+from slurm_plugin.core.placement.candidate import CandidateGpu
 from slurm_plugin.core.records.node import ServerScope
 
 _KEY = re.compile(r"\d{1,10}|a[0-9a-f]{12}|all|j\d{1,10}")
@@ -56,7 +56,7 @@ def user_of(key: str) -> int | None:
     return int(key) if key.isdecimal() else None
 
 
-def runs_on(room: Room, key: str) -> bool:
+def runs_on(room: CandidateGpu, key: str) -> bool:
     """Return whether a GPU has jobs on an MPS server.
 
     Args:
@@ -68,7 +68,9 @@ def runs_on(room: Room, key: str) -> bool:
     )
 
 
-def near_server(chosen: Room, candidates: Sequence[Room], key: str, affinity: float) -> Room:
+def near_server(
+    chosen: CandidateGpu, candidates: Sequence[CandidateGpu], key: str, affinity: float
+) -> CandidateGpu:
     """Return the GPU for a job: the policy's choice, or one about as good on which the job's MPS server runs.
 
     Args:
@@ -83,7 +85,7 @@ def near_server(chosen: Room, candidates: Sequence[Room], key: str, affinity: fl
     return min(near, key=lambda room: (-room.free_bytes, room.activity, room.index), default=chosen)
 
 
-def _about_as_good(room: Room, chosen: Room, affinity: float) -> bool:
+def _about_as_good(room: CandidateGpu, chosen: CandidateGpu, affinity: float) -> bool:
     less_bytes = abs(chosen.free_bytes - room.free_bytes)
     busier = abs(room.activity - chosen.activity)
-    return less_bytes <= affinity * chosen.room_bytes and busier <= affinity
+    return less_bytes <= affinity * chosen.usable_bytes and busier <= affinity

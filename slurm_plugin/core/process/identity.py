@@ -125,20 +125,20 @@ class Entry:
 
     def _namespace_maker(self) -> int | None:
         """Return the maker of its outermost user namespace below the current one (ioctl_ns(2)); None if in this one."""
-        held: list[int] = []
+        files: list[int] = []
         try:
-            ours = os.stat("/proc/self/ns/user")
-            held.append(os.open("ns/user", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder))
-            if os.path.samestat(os.fstat(held[-1]), ours):
+            own = os.stat("/proc/self/ns/user")
+            files.append(os.open("ns/user", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder))
+            if os.path.samestat(os.fstat(files[-1]), own):
                 return None
-            while not os.path.samestat(os.fstat(above := fcntl.ioctl(held[-1], _NS_GET_PARENT)), ours):
-                held.append(above)
-            held.insert(0, above)
-            return int.from_bytes(fcntl.ioctl(held[-1], _NS_GET_OWNER_UID, bytes(4)), sys.byteorder)
+            while not os.path.samestat(os.fstat(above := fcntl.ioctl(files[-1], _NS_GET_PARENT)), own):
+                files.append(above)
+            files.insert(0, above)
+            return int.from_bytes(fcntl.ioctl(files[-1], _NS_GET_OWNER_UID, bytes(4)), sys.byteorder)
         except OSError:  # it is in none that this process may inspect, or has ended
             return None
         finally:
-            for file in held:
+            for file in files:
                 os.close(file)
 
     @property

@@ -54,8 +54,8 @@ def inherited_listener(path: Path, env: MutableMapping[str, str]) -> socket.sock
     for fd in range(_FIRST_FD, _FIRST_FD + int(count)):
         os.set_inheritable(fd, False)
         candidate = socket.socket(fileno=os.dup(fd))  # a socket object closes its descriptor
-        ours = candidate.family == socket.AF_UNIX and candidate.type == socket.SOCK_STREAM
-        if found is None and ours and candidate.getsockname() == str(path):
+        own = candidate.family == socket.AF_UNIX and candidate.type == socket.SOCK_STREAM
+        if found is None and own and candidate.getsockname() == str(path):
             found = candidate
         else:
             candidate.close()

@@ -17,7 +17,7 @@ ServerScope = Literal["user", "account", "gpu"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class Allocation:
     """Allocation of one job on one node.
 
     Attributes:
@@ -25,7 +25,7 @@ class Reservation:
         user_id: The job's user.
         kind: "shared" or "whole".
         gpus: UUIDs of the physical GPUs; of a shared job in the order of its Slurm GPU indices.
-        seats: The GPU indices that Slurm allocated; they may name other physical GPUs than `gpus`.
+        gpu_indices: The GPU indices that Slurm allocated; they may name other physical GPUs than `gpus`.
         booked_bytes: Booked memory on each GPU; for a whole GPU all usable memory.
         cap_bytes: Its limit on each GPU; None if that is the booking.
         created_s: Seconds since the node's boot, on the monotonic clock.
@@ -44,7 +44,7 @@ class Reservation:
     user_id: int
     kind: BookingKind
     gpus: tuple[str, ...]
-    seats: tuple[int, ...]
+    gpu_indices: tuple[int, ...]
     booked_bytes: int
     created_s: float
     cap_bytes: int | None = None
@@ -57,11 +57,11 @@ class Reservation:
     uncapped: bool = False
     server: str = ""
 
-    def seats_on(self, gpu: str) -> frozenset[int]:
+    def gpu_indices_on(self, gpu: str) -> frozenset[int]:
         """Return the Slurm GPU indices of a physical GPU: if a job shares several GPUs, one index each, in order."""
-        if self.kind == "shared" and len(self.seats) == len(self.gpus) and gpu in self.gpus:
-            return frozenset({self.seats[self.gpus.index(gpu)]})
-        return frozenset(self.seats)
+        if self.kind == "shared" and len(self.gpu_indices) == len(self.gpus) and gpu in self.gpus:
+            return frozenset({self.gpu_indices[self.gpus.index(gpu)]})
+        return frozenset(self.gpu_indices)
 
     @property
     def part_of_one_gpu(self) -> bool:
@@ -84,7 +84,7 @@ class Demand:
         kind: "shared" or "whole".
         gpus: Number of GPUs on this node.
         booked_bytes: Memory to reserve; None if the need is unknown or whole GPUs are requested.
-        seats: The GPU indices that Slurm allocated.
+        gpu_indices: The GPU indices that Slurm allocated.
         cap_bytes: Its limit; None if that is the reserved memory.
         estimate_bytes: The estimate behind the booking, or None.
         profile_key: Hash of the job's profile, or None.
@@ -102,7 +102,7 @@ class Demand:
     kind: BookingKind
     gpus: int
     booked_bytes: int | None
-    seats: tuple[int, ...]
+    gpu_indices: tuple[int, ...]
     cap_bytes: int | None = None
     estimate_bytes: int | None = None
     profile_key: str | None = None
@@ -122,24 +122,24 @@ class Placement:
     Attributes:
         gpus: UUIDs in the order in which the job sees them; empty if the job is requeued or not managed.
         reason: Policy and figures behind the choice, for the log.
-        put_back: True if the job must be requeued, because no GPU that it may use is free.
+        requeue: True if the job must be requeued, because no GPU that it may use is free.
         cap_bytes: Limit of a shared job there; None if that is its booking.
-        owed: UUIDs of as many GPUs as a requeued job lacks, on which others use more than they booked.
-        unheld: True if it is requeued only because it, or a job on the same GPU, would have no enforced limit.
+        overrun_gpus: UUIDs of as many GPUs as a requeued job lacks, on which others use more than they booked.
+        unlimited: True if it is requeued only because it, or a job on the same GPU, would have no enforced limit.
         lingers: True if it is requeued although it fits by bookings: jobs that use the rest may be ending.
     """
 
     gpus: tuple[str, ...]
     reason: str
-    put_back: bool = False
+    requeue: bool = False
     cap_bytes: int | None = None
-    owed: tuple[str, ...] = ()
-    unheld: bool = False
+    overrun_gpus: tuple[str, ...] = ()
+    unlimited: bool = False
     lingers: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Diagnosis:
     """What rad-monitor found out about a running job.
 
     Attributes:
@@ -198,10 +198,10 @@ class Recovery:
 
     Attributes:
         booking: What the rerun books.
-        lend_priority: Whether the rerun may get a priority boost until it starts; radd decides how much and how often.
+        boost_priority: Whether the rerun may get a priority boost until it starts; radd decides how much and how often.
         reason: One sentence for the job's AdminComment and the log.
     """
 
     booking: Booking
-    lend_priority: bool
+    boost_priority: bool
     reason: str

@@ -88,13 +88,13 @@ class JobRequest:
     gpu_only_option: str | None = None
 
     @property
-    def asked(self) -> tuple[GresItem, ...]:
+    def requested(self) -> tuple[GresItem, ...]:
         """Return the GRES that it requests, in all spellings."""
         return (*self.gres, *self.gres_per_job, *self.gres_per_task, *self.gres_per_socket)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claims:
+class UserDirectives:
     """User directives in `#RAD` lines or in the comment; a hint, never the truth.
 
     Attributes:

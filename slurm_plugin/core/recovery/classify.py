@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from slurm_plugin.core.booking.confidence import ESCALATION_MARGIN_BYTES
 from slurm_plugin.core.config.load import PartitionConfig
-from slurm_plugin.core.records.node import Outcome, Recovery, Reservation, Verdict
+from slurm_plugin.core.records.node import Allocation, Diagnosis, Outcome, Recovery
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.recovery.oom_patterns import OomPattern, last_found
 from slurm_plugin.core.text import one_line
@@ -37,7 +37,7 @@ class Ending:
         peak_bytes: Highest GPU memory that the monitor saw of it; None without a monitor.
         limit_bytes: Memory guaranteed to it: its booking, or the whole GPU; None if unknown.
         user_id: The job's user; None if unknown.
-        verdict: The monitor's finding; None if there is none.
+        diagnosis: The monitor's finding; None if there is none.
         job_id: The job; None if its output is not searched.
         requeued: Whether it was requeued already: by its user, an admin, a preemption.
     """
@@ -47,7 +47,7 @@ class Ending:
     peak_bytes: int | None = None
     limit_bytes: int | None = None
     user_id: int | None = None
-    verdict: Verdict | None = None
+    diagnosis: Diagnosis | None = None
     job_id: int | None = None
     requeued: bool = False
 
@@ -96,16 +96,16 @@ def _cut_short(ending: Ending, tails: Sequence[str]) -> bool:
 
 def _judged(ending: Ending, *, cancelled: bool) -> Outcome | None:
     """Return how a job ended according to the monitor's verdict; None if there is none that explains this end."""
-    verdict = ending.verdict
-    if verdict is None or (verdict.kind == "victim" and cancelled):
+    diagnosis = ending.diagnosis
+    if diagnosis is None or (diagnosis.kind == "victim" and cancelled):
         return None  # a cancelled job is not wanted back
     return Outcome(
-        kind=verdict.kind,
-        evidence=_evidence(verdict.detail),
+        kind=diagnosis.kind,
+        evidence=_evidence(diagnosis.detail),
         peak_bytes=ending.peak_bytes,
-        corroborated=verdict.culprit_user_id not in (None, ending.user_id),
-        culprit=verdict.culprit,
-        rerun=verdict.rerun,
+        corroborated=diagnosis.culprit_user_id not in (None, ending.user_id),
+        culprit=diagnosis.culprit,
+        rerun=diagnosis.rerun,
     )
 
 
@@ -115,32 +115,34 @@ def _corroborated(ending: Ending) -> bool:
     return ending.peak_bytes >= CORROBORATING_SHARE * ending.limit_bytes
 
 
-def as_held(booking: Booking, held: Reservation | None) -> Booking:
+def as_held(booking: Booking, allocation: Allocation | None) -> Booking:
     """Return a booking with the size of its job's real allocation, which a change of the request may have changed.
 
     Args:
         booking: As signed at submission.
-        held: The job's allocation on this node; None if unknown.
+        allocation: The job's allocation on this node; None if unknown.
     """
-    if held is None:
+    if allocation is None:
         return booking
-    if held.kind == "whole":
+    if allocation.kind == "whole":
         return replace(booking, kind="whole", memory_bytes=None, cap_bytes=None)
-    return replace(booking, kind="shared", memory_bytes=held.booked_bytes, cap_bytes=held.cap_bytes)
+    return replace(
+        booking, kind="shared", memory_bytes=allocation.booked_bytes, cap_bytes=allocation.cap_bytes
+    )
 
 
-def unsigned(held: Reservation | None, outcome: Outcome) -> Booking | None:
+def unsigned(allocation: Allocation | None, outcome: Outcome) -> Booking | None:
     """Return what a job without a booking had, if the guard or another job caused its end; otherwise None.
 
     It was sized by hand, or while radd was unavailable. Failures of its own are left to Slurm, as without RAD.
 
     Args:
-        held: Its allocation on this node; None if unknown.
+        allocation: Its allocation on this node; None if unknown.
         outcome: Why it ended.
     """
-    if held is None or not held.managed or outcome.kind not in ("overrun", "victim"):
+    if allocation is None or not allocation.managed or outcome.kind not in ("overrun", "victim"):
         return None
-    return as_held(Booking(kind=held.kind, gpus=len(held.gpus)), held)
+    return as_held(Booking(kind=allocation.kind, gpus=len(allocation.gpus)), allocation)
 
 
 def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> Recovery | None:
@@ -159,7 +161,7 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
     if outcome.kind == "victim":
         by = "" if outcome.culprit is None else f" (job {outcome.culprit})"
         reason = f"failed because of another job{by}, requeued unchanged"
-        return Recovery(booking=booking, lend_priority=outcome.corroborated, reason=reason)
+        return Recovery(booking=booking, boost_priority=outcome.corroborated, reason=reason)
     overrun = outcome.kind == "overrun" and outcome.rerun
     if outcome.kind != "gpu-oom" and not overrun:
         return None
@@ -180,7 +182,7 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
     why = "used more GPU memory than it booked" if overrun else f"out of GPU memory ({outcome.pattern})"
     return Recovery(
         booking=following,
-        lend_priority=not overrun and outcome.corroborated and _came_near_our_guess(booking, outcome),
+        boost_priority=not overrun and outcome.corroborated and _came_near_our_guess(booking, outcome),
         reason=f"{why}, requeued with {share}",
     )
 

@@ -19,7 +19,7 @@ EDGES_S = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 TOLD = frozenset(
     {
-        EventKind.PUT_BACK,
+        EventKind.REQUEUED,
         EventKind.GPU_OOM,
         EventKind.VICTIM,
         EventKind.OVERRUN,
@@ -29,7 +29,7 @@ TOLD = frozenset(
 )
 """Events of interest to people: jobs that did not simply run to their end."""
 
-MOST_TOLD = 50
+MOST_EVENTS = 50
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class HookCounts:
         self._lines = NewLines(folder / EVENTS, from_end=from_end)
         self.events: Counter[tuple[str, str, str]] = Counter()
         self.durations: dict[str, Durations] = {hook: Durations() for hook in HOOKS}
-        self.happened: deque[Happened] = deque(maxlen=MOST_TOLD)
+        self.happened: deque[Happened] = deque(maxlen=MOST_EVENTS)
 
     def update(self) -> None:
         """Count the events that came since the last call."""
@@ -83,7 +83,7 @@ class HookCounts:
             self.durations.setdefault(entry.hook, Durations()).add(entry.after_ms / 1000)
             return
         if entry.event.kind in TOLD:
-            told = Happened(time_s=entry.time_s, job_id=entry.job_id, event=entry.event.kind.value)
-            self.happened.append(told)
+            entry_event = Happened(time_s=entry.time_s, job_id=entry.job_id, event=entry.event.kind.value)
+            self.happened.append(entry_event)
         policy = entry.event.facts.get("policy") or ""
         self.events[entry.hook, entry.event.kind.value, str(policy)] += 1

@@ -93,15 +93,15 @@ def _of_gpus(seen: Seen, host: str) -> Iterator[Metric]:
     )
     jobs = GaugeMetricFamily("rad_gpu_jobs", "Jobs with an allocation on it", labels=[*_GPU, "kind"])
     for reading in seen.readings:
-        labels, held = _labels(reading, host), seen.ledger.on(reading.uuid)
+        labels, allocation = _labels(reading, host), seen.ledger.on(reading.uuid)
         source.add_metric([*labels, reading.smact_source or "none"], 1)
         if reading.counters.energy_j is not None:
             energy.add_metric(labels, reading.counters.energy_j)
-        booked.add_metric(labels, sum(one.booked_bytes for one in held))
+        booked.add_metric(labels, sum(one.booked_bytes for one in allocation))
         outside = [p.memory_bytes or 0 for p in reading.processes if p.pid not in seen.owners]
         unmanaged.add_metric(labels, sum(outside))
         for kind in ("shared", "whole"):
-            jobs.add_metric([*labels, kind], sum(one.kind == kind for one in held))
+            jobs.add_metric([*labels, kind], sum(one.kind == kind for one in allocation))
     yield from (source, energy, booked, unmanaged, jobs)
 
 
@@ -116,14 +116,20 @@ def _of_jobs(seen: Seen, host: str) -> Iterable[Metric]:
     peak = GaugeMetricFamily("rad_job_memory_peak_bytes", "Peak memory of the job on one GPU", labels=_JOB)
     smact = GaugeMetricFamily("rad_job_smact_ratio", "Its share of SM activity, mean", labels=_JOB)
     index_of = {reading.uuid: reading.index for reading in seen.readings}
-    for held in seen.ledger.reservations:
-        usage = seen.usages.get(held.job_id)
-        for uuid in held.gpus:
-            labels = [str(index_of.get(uuid, "")), uuid, host, str(held.job_id), str(held.user_id)]
-            booked.add_metric(labels, held.booked_bytes)
-            used.add_metric(labels, _used_by(held.job_id, uuid, seen.readings, seen.owners))
-            if held.estimate_bytes is not None:
-                estimate.add_metric(labels, held.estimate_bytes)
+    for allocation in seen.ledger.allocations:
+        usage = seen.usages.get(allocation.job_id)
+        for uuid in allocation.gpus:
+            labels = [
+                str(index_of.get(uuid, "")),
+                uuid,
+                host,
+                str(allocation.job_id),
+                str(allocation.user_id),
+            ]
+            booked.add_metric(labels, allocation.booked_bytes)
+            used.add_metric(labels, _used_by(allocation.job_id, uuid, seen.readings, seen.owners))
+            if allocation.estimate_bytes is not None:
+                estimate.add_metric(labels, allocation.estimate_bytes)
             if usage is not None and usage.peak_bytes is not None:
                 peak.add_metric(labels, usage.peak_bytes)
             if usage is not None and usage.mean_smact is not None:
@@ -144,6 +150,8 @@ def _of_hooks(counts: HookCounts, host: str) -> Iterator[Metric]:
     for (hook, event, policy), count in sorted(every.items()):
         events.add_metric([host, hook, event, policy], count)
     times = HistogramMetricFamily("rad_hook_seconds", "Duration of hooks", labels=["Hostname", "hook"])
-    for hook, told in sorted(counts.durations.items()):
-        times.add_metric([host, hook], [(str(edge), count) for edge, count in told.cumulative()], told.sum_s)
+    for hook, histogram in sorted(counts.durations.items()):
+        times.add_metric(
+            [host, hook], [(str(edge), count) for edge, count in histogram.cumulative()], histogram.sum_s
+        )
     yield from (events, times)

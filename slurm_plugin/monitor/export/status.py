@@ -125,7 +125,7 @@ def gpu_status(
         averaged: Whether the reading's activity is the window's.
     """
     jobs = ledger.on(reading.uuid)
-    used = dict.fromkeys((held.job_id for held in jobs), 0)
+    used = dict.fromkeys((allocation.job_id for allocation in jobs), 0)
     unmanaged = 0
     for process in reading.processes:
         job_id = owners.get(process.pid)
@@ -140,22 +140,22 @@ def gpu_status(
         state="unhealthy" if not reading.healthy else "mig" if reading.mig else "ok",
         usable_bytes=reading.usable_bytes,
         used_bytes=reading.memory_used_bytes,
-        booked_bytes=sum(held.booked_bytes for held in jobs),
+        booked_bytes=sum(allocation.booked_bytes for allocation in jobs),
         unmanaged_bytes=unmanaged,
         smact=reading.smact,
         smact_source=reading.smact_source,
         averaged=averaged,
         jobs=tuple(
             JobStatus(
-                job_id=held.job_id,
-                user_id=held.user_id,
-                kind=held.kind,
-                booked_bytes=held.booked_bytes,
-                estimate_bytes=held.estimate_bytes,
-                used_bytes=used[held.job_id],
-                peak_bytes=usages[held.job_id].peak_bytes if held.job_id in usages else None,
-                smact=usages[held.job_id].mean_smact if held.job_id in usages else None,
+                job_id=allocation.job_id,
+                user_id=allocation.user_id,
+                kind=allocation.kind,
+                booked_bytes=allocation.booked_bytes,
+                estimate_bytes=allocation.estimate_bytes,
+                used_bytes=used[allocation.job_id],
+                peak_bytes=usages[allocation.job_id].peak_bytes if allocation.job_id in usages else None,
+                smact=usages[allocation.job_id].mean_smact if allocation.job_id in usages else None,
             )
-            for held in jobs
+            for allocation in jobs
         ),
     )

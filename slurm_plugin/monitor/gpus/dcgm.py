@@ -75,7 +75,9 @@ class DcgmTelemetry:
         fields = ",".join(str(number) for number in FIELDS.values())
         argv = [self._dcgmi, "dmon", "-e", fields, "-d", str(_INTERVAL_MS), "-c", str(_SAMPLES)]
         by_number = parse_dmon(run(argv, timeout_s=_TIMEOUT_S))
-        return {self._uuids[number]: told for number, told in by_number.items() if number in self._uuids}
+        return {
+            self._uuids[number]: measured for number, measured in by_number.items() if number in self._uuids
+        }
 
 
 def parse_discovery(text: str) -> dict[int, str]:
@@ -90,9 +92,9 @@ def parse_dmon(text: str) -> dict[int, Activity]:
         values = columns.split()
         if len(values) != len(FIELDS):
             continue
-        told = {name: _share(value) for name, value in zip(FIELDS, values, strict=True)}
-        if told["smact"] is not None:
-            found[int(number)] = Activity(**told)
+        measured = {name: _share(value) for name, value in zip(FIELDS, values, strict=True)}
+        if measured["smact"] is not None:
+            found[int(number)] = Activity(**measured)
     return found
 
 

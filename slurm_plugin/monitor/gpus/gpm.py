@@ -71,12 +71,14 @@ class Gpm:
             slot.metricId = getattr(nvml, name)
         nvml.nvmlGpmMetricsGet(question)
         self._last, self._next = self._next, self._last
-        told = {
+        measured = {
             attribute: slot.value * factor
             for slot, (attribute, (_, factor)) in zip(question.metrics, METRICS.items(), strict=False)
             if slot.nvmlReturn == nvml.NVML_SUCCESS
         }
-        return Activity(**{name: share(v) if METRICS[name][1] == _PERCENT else v for name, v in told.items()})
+        return Activity(
+            **{name: share(v) if METRICS[name][1] == _PERCENT else v for name, v in measured.items()}
+        )
 
     def close(self) -> None:
         """Free the samples' memory."""

@@ -14,7 +14,7 @@ from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.gpus.nvml_binding import Nvml, asked, decoded
-from slurm_plugin.monitor.gpus.nvml_gpu import Card
+from slurm_plugin.monitor.gpus.nvml_gpu import NvmlGpu
 
 if TYPE_CHECKING:
     from slurm_plugin.monitor.gpus.nvml_binding import Events
@@ -35,7 +35,7 @@ class NvmlTelemetry:
         """
         self._library = library
         self._clock = clock or SystemClock()
-        self._cards: list[Card] | None = None
+        self._gpus: list[NvmlGpu] | None = None
         self._events: Events | None = None
 
     @property
@@ -59,24 +59,24 @@ class NvmlTelemetry:
         Raises:
             DeviceError: There is no driver, or it failed as a whole.
         """
-        if self._cards is None:
-            self._cards = self._open()
+        if self._gpus is None:
+            self._gpus = self._open()
             self._clock.sleep(FIRST_SAMPLES_APART_S)
         self._hear_xids()
-        readings = [card.reading(self._clock.now_s()) for card in self._cards]
+        readings = [gpu.reading(self._clock.now_s()) for gpu in self._gpus]
         if any(reading.memory_total_bytes == 0 for reading in readings):
             self.close()
         return tuple(sorted(readings, key=lambda reading: reading.index))
 
     def close(self) -> None:
         """Close the driver; the next reading opens it again."""
-        for card in self._cards or []:
-            if card.gpm is not None:
-                card.gpm.close()
-        if self._cards is not None:
+        for gpu in self._gpus or []:
+            if gpu.gpm is not None:
+                gpu.gpm.close()
+        if self._gpus is not None:
             with contextlib.suppress(self._nvml.NVMLError):
                 self._nvml.nvmlShutdown()
-        self._cards, self._events = None, None
+        self._gpus, self._events = None, None
 
     def driver_version(self) -> str:
         """Return the driver's version, e.g. "580.159.04".
@@ -84,24 +84,24 @@ class NvmlTelemetry:
         Raises:
             DeviceError: There is no driver.
         """
-        if self._cards is None:
-            self._cards = self._open()
+        if self._gpus is None:
+            self._gpus = self._open()
         with self._translated("driver version"):
             return decoded(self._nvml.nvmlSystemGetDriverVersion())
 
-    def _open(self) -> list[Card]:
+    def _open(self) -> list[NvmlGpu]:
         nvml = self._nvml
         with self._translated("NVML"):
             nvml.nvmlInit()
             count = nvml.nvmlDeviceGetCount()
         self._events = asked(nvml, nvml.nvmlEventSetCreate)
-        cards = []
+        gpus = []
         for number in range(count):
             with contextlib.suppress(nvml.NVMLError):  # lost before its name was known
-                cards.append(Card(nvml, nvml.nvmlDeviceGetHandleByIndex(number), number))
+                gpus.append(NvmlGpu(nvml, nvml.nvmlDeviceGetHandleByIndex(number), number))
                 if self._events is not None:
-                    cards[-1].listen(self._events)
-        return cards
+                    gpus[-1].listen(self._events)
+        return gpus
 
     def _hear_xids(self) -> None:
         """Record the Xids since the last reading; a timeout means that there are no more."""
@@ -110,9 +110,9 @@ class NvmlTelemetry:
             if event is None:
                 return
             uuid = asked(self._nvml, self._nvml.nvmlDeviceGetUUID, event.device)
-            for card in self._cards or []:
-                if uuid is not None and card.uuid == decoded(uuid):
-                    card.xid = int(event.eventData)
+            for gpu in self._gpus or []:
+                if uuid is not None and gpu.uuid == decoded(uuid):
+                    gpu.xid = int(event.eventData)
 
     @contextmanager
     def _translated(self, subject: str) -> Iterator[None]:

@@ -61,7 +61,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Card:
+class NvmlGpu:
     """One GPU, and what its next reading needs from the last.
 
     Attributes:

@@ -1,6 +1,6 @@
 """GPUs that exist only in a folder: the telemetry source of demo and tests, and the devices of their fake trainings.
 
-    FOLDER/cards.json           the GPUs, written once
+    FOLDER/gpus.json           the GPUs, written once
     FOLDER/lock                 taken while memory changes hands
     FOLDER/processes/PID.json   usage of one process, written by that process alone
 
@@ -22,7 +22,7 @@ from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.files.atomic import replace_file
 from slurm_plugin.core.process.identity import started_ticks
-from slurm_plugin.monitor.gpus.simulated_gpus import Card, CardFullError, Holding, parsed
+from slurm_plugin.monitor.gpus.simulated_gpus import GpuFullError, GpuSpec, Holding, parsed
 from slurm_plugin.monitor.gpus.telemetry import GpuProcess, GpuReading
 
 
@@ -34,32 +34,32 @@ class SimulatedGpus:
         self._clock = clock or SystemClock()
 
     @classmethod
-    def create(cls, folder: Path, cards: Sequence[Card]) -> SimulatedGpus:
+    def create(cls, folder: Path, gpus: Sequence[GpuSpec]) -> SimulatedGpus:
         """Make the folder; every user of the machine may then run fake trainings on it.
 
         Args:
             folder: Folder of the files.
-            cards: The GPUs to make.
+            gpus: The GPUs to make.
         """
         processes = folder / "processes"
         processes.mkdir(parents=True, exist_ok=True)
         processes.chmod(0o1777)  # sticky, as /tmp: each user removes only files of their own
         (folder / "lock").touch()
         (folder / "lock").chmod(0o666)
-        (folder / "cards.json").write_text(json.dumps([asdict(card) for card in cards], indent=1))
+        (folder / "gpus.json").write_text(json.dumps([asdict(gpu) for gpu in gpus], indent=1))
         return cls(folder)
 
-    def cards(self) -> tuple[Card, ...]:
+    def gpus(self) -> tuple[GpuSpec, ...]:
         """Return the GPUs, ordered by index.
 
         Raises:
             DeviceError: There is no such simulation.
         """
         try:
-            rows = json.loads((self._folder / "cards.json").read_text())
+            rows = json.loads((self._folder / "gpus.json").read_text())
         except (OSError, ValueError) as exc:
             raise DeviceError(f"{self._folder}: no simulated GPUs here ({exc})") from exc
-        return tuple(sorted((Card(**row) for row in rows), key=lambda card: card.index))
+        return tuple(sorted((GpuSpec(**row) for row in rows), key=lambda gpu: gpu.index))
 
     def read(self) -> tuple[GpuReading, ...]:
         """Return a reading of every GPU, as Telemetry requires.
@@ -68,17 +68,15 @@ class SimulatedGpus:
             DeviceError: There is no such simulation.
         """
         holdings = self._living()
-        return tuple(
-            self._reading(card, [h for h in holdings if h.uuid == card.uuid]) for card in self.cards()
-        )
+        return tuple(self._reading(gpu, [h for h in holdings if h.uuid == gpu.uuid]) for gpu in self.gpus())
 
-    def _reading(self, card: Card, holdings: Sequence[Holding]) -> GpuReading:
+    def _reading(self, gpu: GpuSpec, holdings: Sequence[Holding]) -> GpuReading:
         return GpuReading(
-            uuid=card.uuid,
-            index=card.index,
-            name=card.name,
-            memory_total_bytes=card.memory_total_bytes,
-            memory_reserved_bytes=card.memory_reserved_bytes,
+            uuid=gpu.uuid,
+            index=gpu.index,
+            name=gpu.name,
+            memory_total_bytes=gpu.memory_total_bytes,
+            memory_reserved_bytes=gpu.memory_reserved_bytes,
             memory_used_bytes=sum(holding.memory_bytes for holding in holdings),
             smact=min(1.0, sum(holding.smact for holding in holdings)),
             smact_source="simulated",
@@ -96,22 +94,22 @@ class SimulatedGpus:
             smact: Share of SMs that it keeps busy.
 
         Raises:
-            CardFullError: GPU or limit is full; the process keeps its previous usage.
+            GpuFullError: GPU or limit is full; the process keeps its previous usage.
             DeviceError: No such GPU.
         """
-        card = next((card for card in self.cards() if card.uuid == uuid), None)
-        if card is None:
+        gpu = next((gpu for gpu in self.gpus() if gpu.uuid == uuid), None)
+        if gpu is None:
             raise DeviceError(f"no simulated GPU {uuid}")
         pid = os.getpid()
         with self._locked():
             others = [holding for holding in self._living() if holding.uuid == uuid and holding.pid != pid]
-            room = card.usable_bytes - sum(holding.memory_bytes for holding in others)
-            room = room if cap_bytes is None else min(room, cap_bytes)
-            if memory_bytes > room:
-                held = self._own(pid)
-                total = card.usable_bytes if cap_bytes is None else min(cap_bytes, card.usable_bytes)
-                raise CardFullError(
-                    total_bytes=total, free_bytes=max(0, room - (held.memory_bytes if held else 0))
+            available_bytes = gpu.usable_bytes - sum(holding.memory_bytes for holding in others)
+            available_bytes = available_bytes if cap_bytes is None else min(available_bytes, cap_bytes)
+            if memory_bytes > available_bytes:
+                own = self._own(pid)
+                total = gpu.usable_bytes if cap_bytes is None else min(cap_bytes, gpu.usable_bytes)
+                raise GpuFullError(
+                    total_bytes=total, free_bytes=max(0, available_bytes - (own.memory_bytes if own else 0))
                 )
             self._write(
                 Holding(
@@ -126,9 +124,9 @@ class SimulatedGpus:
     def set_smact(self, smact: float) -> None:
         """Set the share of SMs that this process keeps busy."""
         with self._locked():
-            held = self._own(os.getpid())
-            if held is not None:
-                self._write(replace(held, smact=smact))
+            own = self._own(os.getpid())
+            if own is not None:
+                self._write(replace(own, smact=smact))
 
     def release(self) -> None:
         """Free all memory of this process."""

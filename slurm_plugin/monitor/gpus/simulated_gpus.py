@@ -10,7 +10,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class GpuSpec:
     """One simulated GPU.
 
     Attributes:
@@ -33,7 +33,7 @@ class Card:
         return self.memory_total_bytes - self.memory_reserved_bytes
 
 
-def cards_of(node: str, memory_bytes: Sequence[int], *, reserved_bytes: int = 0) -> tuple[Card, ...]:
+def make_gpus(node: str, memory_bytes: Sequence[int], *, reserved_bytes: int = 0) -> tuple[GpuSpec, ...]:
     """Return a node's GPUs, with UUIDs that depend only on its name and stay the same.
 
     Args:
@@ -44,7 +44,7 @@ def cards_of(node: str, memory_bytes: Sequence[int], *, reserved_bytes: int = 0)
     from uuid import NAMESPACE_DNS, uuid5  # hooks import this module and make no GPUs
 
     return tuple(
-        Card(
+        GpuSpec(
             uuid=f"GPU-{uuid5(NAMESPACE_DNS, f'{index}.{node}')}",
             index=index,
             name="Simulated GPU",
@@ -74,7 +74,7 @@ class Holding:
     smact: float = 0.0
 
 
-class CardFullError(Exception):
+class GpuFullError(Exception):
     """An allocation does not fit the GPU or the process's limit.
 
     Attributes:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
-from slurm_plugin.monitor.gpus.simulated_gpus import cards_of
+from slurm_plugin.monitor.gpus.simulated_gpus import make_gpus
 
 ROOT = "/run/rad-gpus"
 DEVICES = "/dev/fakegpu"
@@ -49,8 +49,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--devices", default=DEVICES, metavar="P")
     options = parser.parse_args(argv)
     make_devices(options.devices, options.count)
-    cards = cards_of(options.folder.name, [from_mib(options.mib)] * options.count)
-    SimulatedGpus.create(options.folder, cards)
+    gpus = make_gpus(options.folder.name, [from_mib(options.mib)] * options.count)
+    SimulatedGpus.create(options.folder, gpus)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from slurm_plugin.simulate.progress import Job
 from slurm_plugin.simulate.slurm.running import Running
-from slurm_plugin.simulate.slurm.seats import Seats
+from slurm_plugin.simulate.slurm.shard_table import ShardTable
 
 RESOLUTION_S = 60.0
 """SchedulerParameters bf_resolution, Slurm's default: a planned start is rounded down to the minute."""
@@ -43,41 +43,46 @@ class Promise:
 
 
 def find(
-    job: Job, seats: Seats, promises: Sequence[Promise], now_s: float, drained: Running | None = None
+    job: Job, table: ShardTable, promises: Sequence[Promise], now_s: float, drained: Running | None = None
 ) -> tuple[int, ...] | None:
     """Return the GPUs that a job can have now without delaying a planned start; None if there are none.
 
     Args:
         job: The job that waits.
-        seats: Free GPUs and shards.
+        table: Free GPUs and shards.
         promises: Starts that must not be delayed.
         now_s: Seconds since the trace began.
         drained: Running jobs with their ends, if GPUs are to drain early; None takes the least loaded.
     """
-    if not seats.may_fit(job.gpus, job.shards):
+    if not table.may_fit(job.gpus, job.shards):
         return None
     end_s = now_s + job.limit_s
-    node = seats.nodes_with_room(job.gpus, job.shards)
+    node = table.nodes_with_space(job.gpus, job.shards)
     while node is not None:
         free = all(promise.allows(node, end_s) for promise in promises)
-        fitting = seats.candidates(node, job.gpus, job.shards) if free else []
-        if drained is not None and job.shards < seats.shards:
+        fitting = table.candidates(node, job.gpus, job.shards) if free else []
+        if drained is not None and job.shards < table.shards:
             # sorted() keeps the order of equal ones: the least loaded first, as before.
             fitting.sort(key=lambda gpu: max(0.0, end_s - drained.until_s(gpu, now_s)))
         if len(fitting) >= job.gpus:
             return tuple(sorted(fitting[: job.gpus]))
-        node = seats.nodes_with_room(job.gpus, job.shards, node + 1)
+        node = table.nodes_with_space(job.gpus, job.shards, node + 1)
     return None
 
 
 def promise(
-    job: Job, seats: Seats, running: Running, now_s: float, began_s: float, promises: Sequence[Promise] = ()
+    job: Job,
+    table: ShardTable,
+    running: Running,
+    now_s: float,
+    began_s: float,
+    promises: Sequence[Promise] = (),
 ) -> Promise | None:
     """Return where and when a job can start at the latest, by the limits of running jobs; None if it never can.
 
     Args:
         job: The job that waits first.
-        seats: Free GPUs and shards.
+        table: Free GPUs and shards.
         running: Running jobs with their latest ends.
         now_s: Seconds since the trace began.
         began_s: When the trace began, in seconds since the epoch.
@@ -86,19 +91,19 @@ def promise(
     promised = {one.node for one in promises}
     found: Promise | None = None
     least = job.shards
-    for node in range(0, seats.nodes, max(1, seats.nodes // SEARCHED_NODES)):
+    for node in range(0, table.nodes, max(1, table.nodes // SEARCHED_NODES)):
         ready = []
-        for gpu in seats.gpus_for(node, least):
+        for gpu in table.gpus_for(node, least):
             held = running.by_gpu[gpu]
             unseen = 0
-            if seats.by_kind:
-                unseen = sum(shards for _, _, shards in held if not seats.sees(shards, least))
-            free, at_s = seats.room(gpu, job.gpus, least) + unseen, now_s
+            if table.by_kind:
+                unseen = sum(shards for _, _, shards in held if not table.sees(shards, least))
+            free, at_s = table.free_shards(gpu, job.gpus, least) + unseen, now_s
             for end_s, _, shards in held:
                 if free >= least:
                     break
-                if seats.sees(shards, least):
-                    free, at_s = free + seats.gained(shards, job.gpus, least), max(now_s, end_s)
+                if table.sees(shards, least):
+                    free, at_s = free + table.gained(shards, job.gpus, least), max(now_s, end_s)
             if free >= least:
                 ready.append(at_s)
         if len(ready) < job.gpus:

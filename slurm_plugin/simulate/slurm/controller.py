@@ -10,7 +10,7 @@ from slurm_plugin.simulate.progress import Job, Run
 from slurm_plugin.simulate.slurm.backfill import Promise, find, promise
 from slurm_plugin.simulate.slurm.queue import Queue
 from slurm_plugin.simulate.slurm.running import Running
-from slurm_plugin.simulate.slurm.seats import Seats
+from slurm_plugin.simulate.slurm.shard_table import ShardTable
 from slurm_plugin.slurm.versions import traits
 
 PROMISES = 5
@@ -30,7 +30,7 @@ class Controller:
         """Start with an empty cluster."""
         slurm = traits(cluster.slurm)
         self.queue = Queue()
-        self._seats = Seats(
+        self._table = ShardTable(
             cluster.nodes,
             cluster.per_node,
             cluster.settings.shards,
@@ -46,12 +46,12 @@ class Controller:
 
     def started(self, run: Run) -> None:
         """Count the GPUs and shards of a run as used."""
-        self._seats.take(run.seats, run.job.shards)
+        self._table.take(run.gpu_indices, run.job.shards)
         self._running.add(run)
 
     def ended(self, run: Run) -> None:
         """Count the GPUs and shards of a run as free; its job must still have the same booking."""
-        self._seats.give_back(run.seats, run.job.shards)
+        self._table.give_back(run.gpu_indices, run.job.shards)
         self._running.remove(run)
 
     def passes(self, now_s: float, *, backfill: bool) -> Iterator[tuple[Job, tuple[int, ...]]]:
@@ -66,17 +66,17 @@ class Controller:
         while heads:
             place = heapq.heappop(heads)
             job = self.queue.at(place)
-            seats = find(job, self._seats, promises, now_s, self._drained)
-            if seats is not None:
+            gpu_indices = find(job, self._table, promises, now_s, self._drained)
+            if gpu_indices is not None:
                 self.queue.remove(job)
-                yield job, seats
+                yield job, gpu_indices
                 following = self.queue.place(place.size, place.behind)
             elif not backfill and self._reserves(job, now_s):
                 return
             else:
-                blocked = not self._seats.may_fit(*place.size)
+                blocked = not self._table.may_fit(*place.size)
                 if len(promises) < PROMISES and self._reserves(job, now_s):
-                    planned = promise(job, self._seats, self._running, now_s, self._began_s, promises)
+                    planned = promise(job, self._table, self._running, now_s, self._began_s, promises)
                     promises += [] if planned is None else [planned]
                 if blocked or place.behind >= BEHIND_PROMISE:
                     continue

@@ -21,12 +21,12 @@ class Running:
     def add(self, run: Run) -> None:
         """Add a run that starts."""
         job = run.job
-        for gpu in run.seats:
+        for gpu in run.gpu_indices:
             insort(self.by_gpu[gpu], (run.start_s + job.limit_s, job.number, job.shards))
 
     def remove(self, run: Run) -> None:
         """Remove a run that is over."""
-        for gpu in run.seats:
+        for gpu in run.gpu_indices:
             self.by_gpu[gpu] = [row for row in self.by_gpu[gpu] if row[1] != run.job.number]
 
     def until_s(self, gpu: int, now_s: float) -> float:

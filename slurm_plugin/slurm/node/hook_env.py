@@ -29,7 +29,7 @@ class HookJob:
         restart: How often the job was requeued. In an Epilog caused by a requeue, this is already one more than in the
             Prolog of the same run.
         comment: The job's comment.
-        seats: GPU indices that Slurm allocated on this node; empty for a job without GPUs.
+        gpu_indices: GPU indices that Slurm allocated on this node; empty for a job without GPUs.
         work_dir: Where the job was submitted.
         stdout: Output path as the user wrote it, or "".
         stderr: Error path as the user wrote it, or "".
@@ -46,7 +46,7 @@ class HookJob:
     partition: str = ""
     restart: int = 0
     comment: str = ""
-    seats: tuple[int, ...] = ()
+    gpu_indices: tuple[int, ...] = ()
     work_dir: str = ""
     stdout: str = ""
     stderr: str = ""
@@ -71,7 +71,7 @@ class HookJob:
                 partition=env.get("SLURM_JOB_PARTITION", ""),
                 restart=int(env.get("SLURM_JOB_RESTART_COUNT", "0")),
                 comment=env.get("SLURM_JOB_COMMENT", ""),
-                seats=parse_indices(env.get("SLURM_JOB_GPUS", "")),
+                gpu_indices=parse_indices(env.get("SLURM_JOB_GPUS", "")),
                 work_dir=env.get("SLURM_JOB_WORK_DIR", ""),
                 stdout=env.get("SLURM_JOB_STDOUT", ""),
                 stderr=env.get("SLURM_JOB_STDERR", ""),

@@ -94,7 +94,7 @@ def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, Belonging]
                 sessions = _sessions(proc) if sessions is None else sessions
                 job_id = job_of_cgroup(entry, mounted)
                 by_cgroup = None if job_id is None else Belonging(job_id=job_id, certain=True)
-                by_parents = sessions.get(entry.session) or by_cgroup or by_parents or _by_word(entry)
+                by_parents = sessions.get(entry.session) or by_cgroup or by_parents or _by_argument(entry)
             if by_parents is not None:
                 found[pid] = by_parents
     return found
@@ -118,10 +118,10 @@ def processes_of(job_id: int, user_id: int, *, proc: Path = PROC) -> tuple[Proce
 
 def _by_parents(entry: Entry, proc: Path) -> Belonging | None:
     """Return the job of the slurmstepd among a process' parents: a user cannot join the children of another."""
-    with ExitStack() as held:
+    with ExitStack() as opened_files:
         for _ in range(_MOST_PARENTS):
             pid = entry.parent
-            above = held.enter_context(opened(pid, proc)) if pid > 1 else None
+            above = opened_files.enter_context(opened(pid, proc)) if pid > 1 else None
             if above is None or entry.parent != pid:  # it ended meanwhile, and its pid may be reused
                 return None
             step = job_of_step(above, proc=proc)
@@ -146,7 +146,7 @@ def _sessions(proc: Path) -> dict[int, Belonging]:
     return {session: next(iter(steps)) for session, steps in found.items() if len(steps) == 1}
 
 
-def _by_word(entry: Entry) -> Belonging | None:
+def _by_argument(entry: Entry) -> Belonging | None:
     text = _environ(entry).get("SLURM_JOB_ID", "")
     return Belonging(job_id=int(text), certain=False) if text.isascii() and text.isdigit() else None
 

@@ -116,12 +116,12 @@ def parse_ended(content: bytes) -> tuple[EndedJob, ...]:
 
 
 def _ended(row: Row) -> EndedJob:
-    told = row["AdminComment"]
+    note = row["AdminComment"]
     whole = (
-        len(told.encode(errors="replace")) < dict(_ENDED)["AdminComment"]
+        len(note.encode(errors="replace")) < dict(_ENDED)["AdminComment"]
     )  # sacct truncates a value that fills its column
     return EndedJob(
-        job_id=number(row["JobIDRaw"]), user_id=number(row["UID"]), admin_comment=told if whole else ""
+        job_id=number(row["JobIDRaw"]), user_id=number(row["UID"]), admin_comment=note if whole else ""
     )
 
 

@@ -28,10 +28,10 @@ _KEPT = ("Comment", "Name")
 """Columns with text that goes back to Slurm or names a file: bytes that are not UTF-8 are kept as surrogates."""
 _NOTHING = ("", "N/A", "n/a", "(null)", "None", "none", "None assigned", "Unknown")
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
-_MOST_SAID = 1000
+_MOST_LOGGED = 1000
 _LOGGED = 200
 """Characters of a value in the log."""
-_said: set[str] = set()
+_logged: set[str] = set()
 """Records already logged as unreadable."""
 
 
@@ -117,9 +117,9 @@ def records(content: bytes, columns: Columns, make: Callable[[Row], T], *, gap: 
 
 def _leave_out(name: str, row: Row, why: ValueError) -> None:
     what = one_line(f"{name} {row[name]}: {why}", _LOGGED)
-    if what in _said:
+    if what in _logged:
         return
-    if len(_said) >= _MOST_SAID:
-        _said.clear()
-    _said.add(what)
+    if len(_logged) >= _MOST_LOGGED:
+        _logged.clear()
+    _logged.add(what)
     log.warning("ignored unreadable output of Slurm: %s", what)

@@ -49,7 +49,7 @@ class JobTimes:
         state: "PENDING", "RUNNING", "COMPLETED", ...
         partition: Partition name.
         nodes: Where it runs or ran, in Slurm's format for lists of nodes; "" if nowhere yet.
-        asked: Its request, as Slurm writes it.
+        requested: Its request, as Slurm writes it.
         comment: The job's comment, "" if the accounting does not keep it.
         restarts: How often it was requeued; None if the accounting does not report it.
         submit_s: When it was submitted, or requeued; seconds since the epoch. None if unknown, like the next two.
@@ -62,7 +62,7 @@ class JobTimes:
     state: str
     partition: str
     nodes: str
-    asked: str
+    requested: str
     comment: str
     restarts: int | None
     submit_s: float | None
@@ -132,7 +132,7 @@ def parse_sacct(content: bytes, job_id: int) -> JobTimes | None:
 
 
 def _times(row: Row) -> JobTimes:
-    asked = (row.get(f"tres-per-{unit}", "") for unit in ("node", "job", "task"))
+    requested = (row.get(f"tres-per-{unit}", "") for unit in ("node", "job", "task"))
     try:
         return JobTimes(
             job_id=number(row.get("JobID") or row["JobIDRaw"]),
@@ -140,7 +140,7 @@ def _times(row: Row) -> JobTimes:
             state=row["State"].partition(" ")[0],
             partition=row["Partition"],
             nodes=known(row["NodeList"]),
-            asked=",".join(filter(None, map(known, asked))),
+            requested=",".join(filter(None, map(known, requested))),
             comment=known(row["Comment"]),
             restarts=number(row["RestartCnt"]) if "RestartCnt" in row else None,
             submit_s=seconds_of(row["SubmitTime"]),

@@ -74,12 +74,12 @@ def parse_waiting(content: bytes) -> tuple[WaitingJob, ...]:
 
 
 def _job(row: Row) -> WaitingJob:
-    asked = (row[f"tres-per-{unit}"] for unit in ("node", "job", "socket", "task"))
+    requested = (row[f"tres-per-{unit}"] for unit in ("node", "job", "socket", "task"))
     return WaitingJob(
         job_id=number(row["JobID"]),
         user_id=number(row["UserID"]),
         partition=row["Partition"],
-        gres=",".join(filter(None, map(known, asked))),
+        gres=",".join(filter(None, map(known, requested))),
         reason=known(row["Reason"]),
         priority=number(row["PriorityLong"]),
         restarts=number(row["RestartCnt"]),

@@ -34,12 +34,12 @@ def batch_desc(options: Mapping[str, str], *, comment: str, user_id: int) -> dic
         user_id: The user.
     """
     per_gpu = {"cpus_per_tres": "cpus-per-gpu", "mem_per_tres": "mem-per-gpu", "tres_freq": "gpu-freq"}
-    said = {field: f"gres/gpu:{options[name]}" for field, name in per_gpu.items() if options.get(name)}
+    fields = {field: f"gres/gpu:{options[name]}" for field, name in per_gpu.items() if options.get(name)}
     if options.get("gpu-bind") or "gpu" in options.get("tres-bind", ""):
-        said["tres_bind"] = f"gres/gpu:{options.get('gpu-bind', '')}"
+        fields["tres_bind"] = f"gres/gpu:{options.get('gpu-bind', '')}"
     return {
         **_common(options, comment, user_id),
-        **said,
+        **fields,
         "ntasks_per_gpu": _count(options.get("ntasks-per-gpu")),
         "heterogeneous": "hetjob" in options,
     }

@@ -14,7 +14,7 @@ from epilog.anew import goes_on
 from lab.bare_node import make_bare_node
 from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.ledger.reconcile import LAUNCH_S
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobView
 
@@ -28,13 +28,13 @@ def node(tmp_path: Path) -> Node:
     return replace(found, clock=FakeClock(), proc=tmp_path / "proc")
 
 
-def held(node: Node, age_s: float) -> Reservation:
-    return Reservation(
+def allocation(node: Node, age_s: float) -> Allocation:
+    return Allocation(
         job_id=7,
         user_id=os.geteuid(),
         kind="whole",
         gpus=("GPU-0",),
-        seats=(0,),
+        gpu_indices=(0,),
         booked_bytes=1,
         created_s=node.clock.monotonic_s() - age_s,
         restart=1,
@@ -44,14 +44,14 @@ def held(node: Node, age_s: float) -> Reservation:
 def asked(node: Node, view: JobView | None, *, age_s: float = 1.0, ask: bool = True) -> bool:
     slurm = FakeSlurm() if view is None else FakeSlurm(view)
     slurm.answers = view is not None
-    return goes_on(held(node, age_s), replace(node, slurm=lambda: slurm), ask=ask)  # type: ignore[arg-type, return-value]
+    return goes_on(allocation(node, age_s), replace(node, slurm=lambda: slurm), ask=ask)  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("ask", [True, False])
 def test_a_run_with_a_slurmstepd_goes_on_whatever_its_age(node: Node, ask: bool) -> None:
     slurmstepd(node.proc, 1001, "7.batch")
     assert asked(node, None, age_s=3600.0, ask=ask)
-    assert not goes_on(replace(held(node, 3600.0), job_id=8), node, ask=ask)
+    assert not goes_on(replace(allocation(node, 3600.0), job_id=8), node, ask=ask)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from epilog.evidence import Evidence
 from epilog.outcome import judge
-from slurm_plugin.core.records.node import Outcome, Verdict
+from slurm_plugin.core.records.node import Diagnosis, Outcome
 from slurm_plugin.core.recovery.classify import Ending, classify
 from slurm_plugin.core.recovery.oom_patterns import load_patterns
 from slurm_plugin.core.units import GIB
@@ -24,7 +24,7 @@ endings = st.builds(
 )
 tails = st.sampled_from(((), ("epoch 1\n",), (OOM,), ("Killed\n", OOM)))
 verdicts = st.builds(
-    Verdict,
+    Diagnosis,
     kind=st.sampled_from(("overrun", "victim")),
     culprit=st.sampled_from((None, 8)),
     culprit_user_id=st.sampled_from((None, 1000, 1001)),
@@ -34,9 +34,9 @@ verdicts = st.builds(
 )
 
 
-def evidence_of(ending: Ending, output: tuple[str, ...], verdict: Verdict | None) -> Evidence:
+def evidence_of(ending: Ending, output: tuple[str, ...], diagnosis: Diagnosis | None) -> Evidence:
     return Evidence(
-        ending=ending, shown=classify(ending, output, load_patterns()), verdict=verdict, user_id=1000
+        ending=ending, shown=classify(ending, output, load_patterns()), diagnosis=diagnosis, user_id=1000
     )
 
 
@@ -54,25 +54,25 @@ def test_without_a_verdict_exit_status_and_output_decide(ending: Ending, output:
 
 @given(endings, tails, verdicts)
 def test_a_verdict_explains_a_failure_unless_the_job_was_cancelled(
-    ending: Ending, output: tuple[str, ...], verdict: Verdict
+    ending: Ending, output: tuple[str, ...], diagnosis: Diagnosis
 ) -> None:
-    evidence = evidence_of(ending, output, verdict)
+    evidence = evidence_of(ending, output, diagnosis)
     outcome: Outcome = judge(evidence)
     if not failed(ending):
         assert outcome.kind in ("ok", "cancelled")
-    elif verdict.kind == "overrun":
-        assert outcome.kind == "overrun" and outcome.rerun == verdict.rerun
+    elif diagnosis.kind == "overrun":
+        assert outcome.kind == "overrun" and outcome.rerun == diagnosis.rerun
     else:
         cancelled = ending.requeued or (ending.exit_status or 0) & 0x7F in (9, 15)
         assert outcome.kind == ("cancelled" if cancelled else "victim")
     assert outcome.attempted_bytes == evidence.shown.attempted_bytes
-    assert (outcome.peak_bytes, outcome.server_ends) == (ending.peak_bytes, verdict.server_ends)
+    assert (outcome.peak_bytes, outcome.server_ends) == (ending.peak_bytes, diagnosis.server_ends)
 
 
 @given(endings, tails, verdicts)
 def test_only_another_users_job_makes_a_victim_certain(
-    ending: Ending, output: tuple[str, ...], verdict: Verdict
+    ending: Ending, output: tuple[str, ...], diagnosis: Diagnosis
 ) -> None:
-    outcome = judge(evidence_of(ending, output, verdict))
+    outcome = judge(evidence_of(ending, output, diagnosis))
     if outcome.kind in ("victim", "overrun"):
-        assert outcome.corroborated == (verdict.culprit_user_id == 1001)
+        assert outcome.corroborated == (diagnosis.culprit_user_id == 1001)

@@ -7,7 +7,7 @@ from fakes import KEY, FakeSlurm, signed
 
 from epilog.requeue import MOST_RESTARTS, requeue_next_attempt
 from slurm_plugin.core.comments.admin_comment import Note, read_note
-from slurm_plugin.core.comments.signed_comment import read_stamp, user_words
+from slurm_plugin.core.comments.signed_comment import read_signed_booking, user_words
 from slurm_plugin.core.config.load import GpuType, PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.events import Event, EventKind
@@ -17,10 +17,10 @@ from slurm_plugin.core.units import GIB
 from slurm_plugin.slurm.control import JobChange, JobView
 from slurm_plugin.slurm.node.hook_env import HookJob
 
-JOB = HookJob(job_id=7, user_id=1000, group_id=1000, partition="gpu", seats=(0,))
+JOB = HookJob(job_id=7, user_id=1000, group_id=1000, partition="gpu", gpu_indices=(0,))
 PARTITION = PartitionConfig(collocate=True, shards_per_gpu=40)
 OUTCOME = Outcome(kind="gpu-oom", pattern="pytorch", evidence="CUDA out of memory", peak_bytes=3 * GIB)
-RECOVERY = Recovery(booking=Booking(kind="whole", recoveries=1), lend_priority=True, reason="why")
+RECOVERY = Recovery(booking=Booking(kind="whole", recoveries=1), boost_priority=True, reason="why")
 
 
 def completing(version: tuple[int, int, int] = (22, 5, 8), **more: object) -> FakeSlurm:
@@ -40,7 +40,7 @@ def test_requeue_first_and_then_one_update_with_everything() -> None:
     _, change = slurm.told[1]
     assert isinstance(change, JobChange)
     assert (change.gres, change.nice) == ("shard:40", None), "priority is radd's to lend"
-    booking = read_stamp(change.comment or "", user_id=1000, key=KEY)
+    booking = read_signed_booking(change.comment or "", user_id=1000, key=KEY)
     assert booking == replace(RECOVERY.booking, changed=True)
     assert user_words(change.comment or "").startswith("my words")
     note = read_note(change.admin_comment or "")
@@ -93,7 +93,7 @@ def test_the_note_asks_for_priority_only_where_it_is_due_and_for_the_delay_that_
     lends: bool, fault: str | None, version: tuple[int, int, int], note_s: int, start_s: int
 ) -> None:
     slurm = completing(version)
-    apply(slurm, replace(RECOVERY, lend_priority=lends))
+    apply(slurm, replace(RECOVERY, boost_priority=lends))
     change = slurm.told[1][1]
     assert isinstance(change, JobChange) and change.start_in_s == start_s
     note = read_note(change.admin_comment or "")
@@ -110,7 +110,7 @@ def test_later_versions_get_a_gpu_by_name() -> None:
 def test_an_escalated_rerun_asks_for_more_shards_and_no_priority() -> None:
     slurm = completing()
     booking = Booking(kind="shared", memory_bytes=17 * GIB, recoveries=1)
-    apply(slurm, Recovery(booking=booking, lend_priority=False, reason="why"))
+    apply(slurm, Recovery(booking=booking, boost_priority=False, reason="why"))
     _, change = slurm.told[1]
     assert isinstance(change, JobChange) and (change.gres, change.nice) == ("shard:17", None)
 
@@ -140,14 +140,14 @@ def test_a_job_that_asks_by_task_gets_more_of_each_of_its_gpus(
     change = slurm.told[1][1]
     assert isinstance(change, JobChange)
     assert (change.gres, change.per_task) == (None, per_task)
-    signed = read_stamp(change.comment or "", user_id=1000, key=KEY)
+    signed = read_signed_booking(change.comment or "", user_id=1000, key=KEY)
     assert signed is not None and (signed.gpus, signed.by_task) == (2, AskedTasks())
 
 
 def test_a_victim_runs_again_as_it_was() -> None:
     slurm = completing()
     booking = Booking(kind="whole", gpus=2)
-    recovery = Recovery(booking=booking, lend_priority=True, reason="lost")
+    recovery = Recovery(booking=booking, boost_priority=True, reason="lost")
     requeue_next_attempt(
         JOB, recovery, Outcome(kind="victim", culprit=8), PARTITION, slurm, restart=0, key=KEY
     )
@@ -174,7 +174,7 @@ def test_reruns_for_an_mps_server_are_counted_across_all_others(
 ) -> None:
     slurm = completing()
     slurm.views[7] = replace(slurm.views[7], admin_comment=before)
-    recovery = Recovery(booking=Booking(kind="whole"), lend_priority=False, reason="lost")
+    recovery = Recovery(booking=Booking(kind="whole"), boost_priority=False, reason="lost")
     requeue_next_attempt(JOB, recovery, outcome, PARTITION, slurm, restart=0, key=KEY)
     _, change = slurm.told[1]
     assert isinstance(change, JobChange)
@@ -185,9 +185,9 @@ def test_reruns_for_an_mps_server_are_counted_across_all_others(
 MIXED = PartitionConfig(
     collocate=True, gpus={"a100": GpuType(shards_per_gpu=39), "h200": GpuType(shards_per_gpu=138)}
 )
-SHARE = Recovery(booking=Booking(kind="shared", memory_bytes=20 * GIB), lend_priority=False, reason="why")
-FULL = Recovery(booking=Booking(kind="shared", memory_bytes=39 * GIB), lend_priority=False, reason="why")
-LARGE = Recovery(booking=Booking(kind="shared", memory_bytes=50 * GIB), lend_priority=False, reason="why")
+SHARE = Recovery(booking=Booking(kind="shared", memory_bytes=20 * GIB), boost_priority=False, reason="why")
+FULL = Recovery(booking=Booking(kind="shared", memory_bytes=39 * GIB), boost_priority=False, reason="why")
+LARGE = Recovery(booking=Booking(kind="shared", memory_bytes=50 * GIB), boost_priority=False, reason="why")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_rerun_keeps_its_type_and_gets_a_gpu_that_is_large_enough(
     changes = [change for _, change in slurm.told if isinstance(change, JobChange)]
     assert [change.gres for change in changes] == ([] if gets is None else [gets])
     for change in changes:
-        booking = read_stamp(change.comment or "", user_id=1000, key=KEY)
+        booking = read_signed_booking(change.comment or "", user_id=1000, key=KEY)
         assert booking is not None
         assert booking.kind == ("shared" if gets in ("shard:a100:20", "shard:50") else "whole")
 
@@ -256,7 +256,7 @@ def test_a_request_that_slurm_refuses_is_counted_all_the_same() -> None:
     assert event.kind == EventKind.RUNS_AGAIN and "Invalid GRES specification" in event.detail
     (_, _), (_, change) = slurm.told
     assert isinstance(change, JobChange) and change.gres is None
-    booking = read_stamp(change.comment or "", user_id=1000, key=KEY)
+    booking = read_signed_booking(change.comment or "", user_id=1000, key=KEY)
     assert booking is not None and (booking.recoveries, booking.changed) == (1, True)
 
 

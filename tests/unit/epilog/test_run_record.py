@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from fakes import KEY
 
+from epilog.notes import note_peak
 from epilog.run_record import run_of
-from epilog.tell import tell_peak
 from slurm_plugin.core.comments.admin_comment import read_note
 from slurm_plugin.core.history.runs import from_line, to_line
 from slurm_plugin.core.records.node import Outcome
@@ -47,7 +47,7 @@ def test_estimate_and_peak_are_told(
     )
     outcome = Outcome(kind=kind, peak_bytes=2900 * MIB)  # type: ignore[arg-type]
     usage = JobUsage(job_id=71, first_s=0.0, last_s=1.0, own_smact=0.414, own_samples=600)
-    tell_peak(JOB, booking, outcome, usage=usage, slurm_conf=tmp_path / "slurm.conf", log=tmp_path, key=KEY)
+    note_peak(JOB, booking, outcome, usage=usage, slurm_conf=tmp_path / "slurm.conf", log=tmp_path, key=KEY)
     *argv, conf = told.read_text().splitlines()
     assert argv[:7] == ["sacctmgr", "-iQ", "modify", "job", "where", "jobid=71", "set"]
     assert conf == str(tmp_path / "slurm.conf")
@@ -59,7 +59,7 @@ def test_estimate_and_peak_are_told(
 
 
 def test_a_job_that_nobody_watched_tells_nothing(told: Path, tmp_path: Path) -> None:
-    tell_peak(JOB, Booking(kind="whole"), Outcome(kind="ok"), slurm_conf=None, log=tmp_path, key=KEY)
+    note_peak(JOB, Booking(kind="whole"), Outcome(kind="ok"), slurm_conf=None, log=tmp_path, key=KEY)
     assert not told.exists()
 
 

@@ -10,12 +10,12 @@ from epilog.wake import MOST_ASKED, wake
 from slurm_plugin.core.comments.admin_comment import Note, read_note
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.ledger.requeued_jobs import (
-    OWED_S,
+    LACKING_S,
     Lack,
     Waiting,
     begin_waiting,
     end_waiting,
-    owed_bytes,
+    lacking_bytes,
     waiting_jobs,
 )
 from slurm_plugin.core.logs.events import EventKind
@@ -64,9 +64,9 @@ def test_what_a_job_lacks_is_kept_for_a_moment(tmp_path: Path) -> None:
         begin_waiting(tmp_path, note)
     found = waiting_jobs(tmp_path)
     assert found == tuple(notes)
-    assert owed_bytes(found, now_s=100.0 + OWED_S) == {"GPU-0": 5, "GPU-1": 5}
-    assert owed_bytes(found, now_s=110.0 + OWED_S) == {"GPU-0": 3, "GPU-1": 3}
-    assert owed_bytes(found[:2], now_s=111.0 + OWED_S) == {}
+    assert lacking_bytes(found, now_s=100.0 + LACKING_S) == {"GPU-0": 5, "GPU-1": 5}
+    assert lacking_bytes(found, now_s=110.0 + LACKING_S) == {"GPU-0": 3, "GPU-1": 3}
+    assert lacking_bytes(found[:2], now_s=111.0 + LACKING_S) == {}
 
 
 @pytest.mark.parametrize(("restarts", "woken"), [(1, True), (2, True), (3, False)])
@@ -133,8 +133,11 @@ def test_a_slurm_that_does_not_answer_is_asked_again_by_the_next_epilog(tmp_path
 def test_who_waits_no_more_takes_nobodys_turn(tmp_path: Path) -> None:
     """Cancelled, started on another node, held or put off by its owner: each would cost others up to 160 s."""
     later = replace(PENDING, job_id=3, reason="BeginTime", start_time_s=FakeClock().now_s() + 86_400)
-    held, elsewhere = replace(PENDING, job_id=5, priority=0), replace(PENDING, job_id=6, state="RUNNING")
-    slurm = FakeSlurm(later, held, elsewhere, PENDING, replace(PENDING, job_id=8))
+    allocation, elsewhere = (
+        replace(PENDING, job_id=5, priority=0),
+        replace(PENDING, job_id=6, state="RUNNING"),
+    )
+    slurm = FakeSlurm(later, allocation, elsewhere, PENDING, replace(PENDING, job_id=8))
     for job_id in (3, 4, 5, 6, 7, 8):
         begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0, restart=0))
     event = wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock(), key=KEY)

@@ -11,14 +11,16 @@ from slurm_plugin.core.recovery.classify import Ending, classify
 from slurm_plugin.core.recovery.oom_patterns import load_patterns
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
-from slurm_plugin.monitor.gpus.simulated_gpus import Card
+from slurm_plugin.monitor.gpus.simulated_gpus import GpuSpec
 
 PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "fake_train.py"
 
 
 @pytest.fixture
 def gpus(tmp_path: Path) -> Path:
-    cards = [Card(uuid=f"GPU-{i}", index=i, name="Simulated", memory_total_bytes=16 * GIB) for i in range(4)]
+    cards = [
+        GpuSpec(uuid=f"GPU-{i}", index=i, name="Simulated", memory_total_bytes=16 * GIB) for i in range(4)
+    ]
     SimulatedGpus.create(tmp_path / "n0", cards)
     return tmp_path
 

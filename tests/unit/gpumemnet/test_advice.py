@@ -28,8 +28,10 @@ def run(*args: str, status: int = 0) -> Result:
 
 @pytest.mark.parametrize("model", MODELS)
 def test_the_largest_batch_fits_and_one_more_does_not(model: str) -> None:
-    said = Directives(setup=TrainingSetup(), model=str(EXAMPLES / model))
-    subject = Subject(said=said, card=gpu_named("v100"), usable_bytes=8 * GIB, estimator="ours")
+    directives = Directives(setup=TrainingSetup(), model=str(EXAMPLES / model))
+    subject = Subject(
+        directives=directives, gpu_model=gpu_named("v100"), usable_bytes=8 * GIB, estimator="ours"
+    )
 
     def booked_mib(batch_size: int) -> float:
         return subject.booked(TrainingSetup(batch_size=batch_size))[1].n_bytes / (1 << 20)
@@ -79,9 +81,9 @@ def test_the_course_of_a_step_peaks_where_the_replay_does(model: str, checkpoint
     setup = TrainingSetup(batch_size=32, gradient_checkpointing=checkpointing)
     course, profile = step_of(str(EXAMPLES / model), setup), profile_summary(str(EXAMPLES / model), setup)
     # The allocator rounds what it hands out; the course does not.
-    assert max(course.held_bytes) == pytest.approx(profile.allocated_bytes, rel=0.03)
-    assert course.held_bytes[-1] == course.kept_bytes, "nothing of a step is left over"
-    assert 0 == course.starts[0] < course.starts[1] < course.starts[2] < len(course.held_bytes)
+    assert max(course.level_bytes) == pytest.approx(profile.allocated_bytes, rel=0.03)
+    assert course.level_bytes[-1] == course.kept_bytes, "nothing of a step is left over"
+    assert 0 == course.starts[0] < course.starts[1] < course.starts[2] < len(course.level_bytes)
 
 
 def test_a_plot_in_the_terminal_and_in_files(tmp_path: Path) -> None:

@@ -283,11 +283,11 @@ def test_on_a_terminal_it_says_what_one_waits_for(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1])}
     done = subprocess.run(argv, stderr=terminal, cwd=tmp_path, env=env, timeout=60, check=False)
     os.close(terminal)
-    said = os.read(shown, 4096).decode()
+    directives = os.read(shown, 4096).decode()
     os.close(shown)
-    first, second, *_ = said.splitlines()
+    first, second, *_ = directives.splitlines()
     assert done.returncode == 2 and first.endswith("at most 5 minutes") and "could not be traced" in second, (
-        said
+        directives
     )
     quiet = subprocess.run(argv, stderr=subprocess.PIPE, cwd=tmp_path, env=env, timeout=60, check=False)
     assert b"minutes" not in quiet.stderr, "programs read it"

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader  # noqa: E402
 
 from gpumemnet.tracing.saved.record import SavedProfile  # noqa: E402
 from gpumemnet.tracing.script import loaders  # noqa: E402
-from gpumemnet.tracing.script.pretend import Said  # noqa: E402
+from gpumemnet.tracing.script.pretend import Settings  # noqa: E402
 
 MAIN = "from gpumemnet.cli import main; main()"
 PADDED = """
@@ -45,9 +45,9 @@ PADDED = """
 
 
 @pytest.fixture
-def said() -> Iterator[Said]:
+def said() -> Iterator[Settings]:
     make, begin = DataLoader.__init__, DataLoader.__iter__
-    found = Said()
+    found = Settings()
     loaders.pretended(found)
     yield found
     DataLoader.__init__, DataLoader.__iter__ = make, begin
@@ -65,7 +65,7 @@ def lengths_of(loader: Any) -> list[int]:
 
 
 def test_batches_that_are_alike_come_as_they_are_and_no_more_of_them_are_read(
-    said: Said,
+    said: Settings,
 ) -> None:
     read: list[int] = []
 
@@ -85,7 +85,9 @@ def test_batches_that_are_alike_come_as_they_are_and_no_more_of_them_are_read(
     assert not said.warn
 
 
-def test_of_those_that_differ_the_smallest_comes_then_an_ordinary_one_then_the_largest(said: Said) -> None:
+def test_of_those_that_differ_the_smallest_comes_then_an_ordinary_one_then_the_largest(
+    said: Settings,
+) -> None:
     loader = of_lengths([5, 7, 5, 6, 9, 5, *[4] * 300])
     found = lengths_of(loader)
     assert found == [4, 6] + [9] * (loaders.MOST - 2) + [4] * 106, "as many as ever"
@@ -98,7 +100,7 @@ def test_of_those_that_differ_the_smallest_comes_then_an_ordinary_one_then_the_l
     assert not said.missed and said.ratio == 9 / 4
 
 
-def test_of_a_largest_one_that_never_came_it_is_not_said_that_it_is_counted(said: Said) -> None:
+def test_of_a_largest_one_that_never_came_it_is_not_said_that_it_is_counted(said: Settings) -> None:
     loader = of_lengths([5, 7, 5, 6, 9, 5])
     batches = iter(loader)
     next(batches), next(batches)
@@ -113,25 +115,25 @@ def test_of_a_largest_one_that_never_came_it_is_not_said_that_it_is_counted(said
     assert not said.missed and len(said.warn) == 1
 
 
-def test_an_evaluation_that_does_not_meet_its_largest_is_no_reason_to_warn(said: Said) -> None:
+def test_an_evaluation_that_does_not_meet_its_largest_is_no_reason_to_warn(said: Settings) -> None:
     with torch.no_grad():
         next(iter(of_lengths([5, 7, 5, 6, 9, 5])))
     assert not said.missed and not said.warn
 
 
-def test_the_smaller_last_batch_of_few_is_no_reason_to_warn_and_does_not_come_first(said: Said) -> None:
+def test_the_smaller_last_batch_of_few_is_no_reason_to_warn_and_does_not_come_first(said: Settings) -> None:
     batches = [torch.zeros(8, 5), torch.zeros(8, 5), torch.zeros(3, 5)]
     assert [len(batch) for batch in DataLoader(batches, batch_size=None)] == [8, 8, 8]
     assert not said.warn
     assert lengths_of(of_lengths([])) == []
 
 
-def test_looking_ends_when_its_time_is_up(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_looking_ends_when_its_time_is_up(said: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loaders, "LOOK_S", -1.0)
     assert lengths_of(of_lengths([5, 7, 9])) == [5, 7, 9]
 
 
-def test_a_script_may_take_things_out_of_a_batch(said: Said) -> None:
+def test_a_script_may_take_things_out_of_a_batch(said: Settings) -> None:
     found = []
     for kind in (dict, UserDict):
         batches = [kind(ids=torch.zeros(2, n), labels=torch.zeros(2, n)) for n in (3, 4, 9, 5, 6)]
@@ -140,13 +142,13 @@ def test_a_script_may_take_things_out_of_a_batch(said: Said) -> None:
     assert found == 2 * [3, 5, 9, 9, 9]
 
 
-def test_an_iterator_is_asked_for_its_length_and_more(said: Said) -> None:
+def test_an_iterator_is_asked_for_its_length_and_more(said: Settings) -> None:
     loader = of_lengths([5, 7, 5])
     assert len(iter(loader)) == 3
     assert iter(loader)._num_workers == 0
 
 
-def test_what_is_prepared_for_workers_is_there_where_there_are_none(said: Said) -> None:
+def test_what_is_prepared_for_workers_is_there_where_there_are_none(said: Settings) -> None:
     class Stream(torch.utils.data.IterableDataset[Any]):
         def __iter__(self) -> Any:
             told = torch.utils.data.get_worker_info()

@@ -71,7 +71,7 @@ def test_the_first_of_a_chain_of_exceptions_is_told_and_a_ring_has_an_end() -> N
     assert first_of(alone) is alone
 
 
-def told_of(folder: Path, source: str) -> str:
+def task_variables(folder: Path, source: str) -> str:
     answer = json.loads(estimated(folder, source).stdout)
     lines = answer["error"]["lines"] if "error" in answer else answer["warnings"]
     return str(lines[0])
@@ -107,13 +107,13 @@ UNUSED = """
 
 
 def test_what_a_spawned_process_ended_by_is_told_with_its_place(tmp_path: Path) -> None:
-    told = told_of(tmp_path, SPAWNED)
+    told = task_variables(tmp_path, SPAWNED)
     assert "a process that it started ended with " in told and "view" in told
     assert told.endswith(", at train.py:7")
 
 
 def test_an_assertion_without_words_is_told_by_its_line(tmp_path: Path) -> None:
-    assert "AssertionError: assert classes == 10, at train.py:6" in told_of(tmp_path, ASSERTED)
+    assert "AssertionError: assert classes == 10, at train.py:6" in task_variables(tmp_path, ASSERTED)
 
 
 def test_a_script_that_fails_before_it_uses_the_gpu_is_not_said_to_be_untraceable(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def rows(kinds: list[str], real: list[bool]) -> Samples:
     count = len(kinds)
     some = np.ones(count)
     return Samples(
-        features=np.zeros((count, 1)), account_mib=some, base_mib=some, peak_mib=some, weight=some,
+        features=np.zeros((count, 1)), modelled_mib=some, base_mib=some, peak_mib=some, weight=some,
         usual=some > 0, group=[f"real/{at}" for at in range(count)], source=["torchinfo"] * count, kind=kinds,
         scale=some, real=np.array(real), shrink=some, telling=some > 0, measured=some > 0,
     )  # fmt: skip

@@ -60,9 +60,9 @@ def test_rows_without_a_network_are_left_out_and_crashes_are_marked(tmp_path: Pa
 
 def test_what_was_measured_during_training_changes_no_feature(tmp_path: Path) -> None:
     write(tmp_path, [row(PLAIN, smact="0.1")])
-    first = peer_features.account_features(peer_data.read_cnn(tmp_path))
+    first = peer_features.model_features(peer_data.read_cnn(tmp_path))
     write(tmp_path, [row(PLAIN, smact="0.9")])
-    second = peer_features.account_features(peer_data.read_cnn(tmp_path))
+    second = peer_features.model_features(peer_data.read_cnn(tmp_path))
     assert first[0] == second[0]
     assert (first[1] == second[1]).all()
 
@@ -123,6 +123,6 @@ def test_scratch_raises_the_peak_and_a_full_card_is_said(architecture: str) -> N
     plain = peer_step.replay_steps(nodes, 4096, peer_workspaces.no_workspace)
     for workspace in (peer_workspaces.copies_workspace, peer_workspaces.winograd_workspace):
         assert peer_step.replay_steps(nodes, 4096, workspace).reserved_mib > plain.reserved_mib
-    tight = peer_step.replay_steps(nodes, 4096, peer_workspaces.no_workspace, card_bytes=100 * MIB)
+    tight = peer_step.replay_steps(nodes, 4096, peer_workspaces.no_workspace, gpu_bytes=100 * MIB)
     assert tight.full
     assert tight.reserved_mib <= 100

@@ -88,9 +88,9 @@ def test_hooks_run_isolated_in_the_environment_of_the_cluster() -> None:
 
 
 def test_cards_of_all_nodes_have_uuids_of_their_own_that_stay() -> None:
-    uuids = [card.uuid for node in SPEC.nodes for card in config.cards_of(node)]
+    uuids = [card.uuid for node in SPEC.nodes for card in config.make_gpus(node)]
     assert len(set(uuids)) == 3
-    assert uuids == [card.uuid for node in SPEC.nodes for card in config.cards_of(node)]
+    assert uuids == [card.uuid for node in SPEC.nodes for card in config.make_gpus(node)]
 
 
 @pytest.mark.parametrize("version", [(22, 5), (24, 11), (26, 5)])

@@ -11,17 +11,17 @@ import pytest
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
-from slurm_plugin.monitor.gpus.simulated_gpus import Card, CardFullError
+from slurm_plugin.monitor.gpus.simulated_gpus import GpuFullError, GpuSpec
 from slurm_plugin.monitor.gpus.telemetry import Telemetry
 
 HOLDER = """
 import sys
 from pathlib import Path
-from slurm_plugin.monitor.gpus.simulated import CardFullError, SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import GpuFullError, SimulatedGpus
 gpus = SimulatedGpus(Path(sys.argv[1]))
 try:
     gpus.hold(sys.argv[2], int(sys.argv[3]), smact=0.6)
-except CardFullError:
+except GpuFullError:
     print("full", flush=True)
 else:
     print("held", flush=True)
@@ -32,7 +32,7 @@ sys.stdin.read()
 @pytest.fixture
 def gpus(tmp_path: Path) -> SimulatedGpus:
     cards = [
-        Card(
+        GpuSpec(
             uuid=f"GPU-{i}", index=i, name="Simulated", memory_total_bytes=16 * GIB, memory_reserved_bytes=GIB
         )
         for i in range(2)
@@ -77,7 +77,7 @@ def test_what_a_process_holds_is_seen_with_its_pid_until_it_is_released(gpus: Si
 
 def test_a_cap_counts_like_a_smaller_card_and_refusal_changes_nothing(gpus: SimulatedGpus) -> None:
     gpus.hold("GPU-0", 3 * GIB, cap_bytes=4 * GIB)
-    with pytest.raises(CardFullError) as refused:
+    with pytest.raises(GpuFullError) as refused:
         gpus.hold("GPU-0", 5 * GIB, cap_bytes=4 * GIB)
     assert (refused.value.total_bytes, refused.value.free_bytes) == (4 * GIB, GIB)
     assert gpus.read()[0].memory_used_bytes == 3 * GIB
@@ -88,7 +88,7 @@ def test_two_processes_share_one_card_and_load_it_together(gpus: SimulatedGpus, 
     try:
         assert [answer(process) for process in processes] == ["held", "held"]
         assert (gpus.read()[0].memory_used_bytes, gpus.read()[0].smact) == (12 * GIB, 1.0)
-        with pytest.raises(CardFullError) as refused:
+        with pytest.raises(GpuFullError) as refused:
             gpus.hold("GPU-0", 4 * GIB)
         assert (refused.value.total_bytes, refused.value.free_bytes) == (15 * GIB, 3 * GIB)
     finally:

@@ -16,13 +16,13 @@ from prolog.attempts import Result, place_job
 from prolog.place import Placed, PlacementContext
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.load import PartitionConfig
-from slurm_plugin.core.records.node import Demand, Placement, Reservation
+from slurm_plugin.core.records.node import Allocation, Demand, Placement
 
-HELD = Reservation(
-    job_id=1, user_id=0, kind="shared", gpus=("GPU-a",), seats=(0,), booked_bytes=1, created_s=0.0
+HELD = Allocation(
+    job_id=1, user_id=0, kind="shared", gpus=("GPU-a",), gpu_indices=(0,), booked_bytes=1, created_s=0.0
 )
-DEMAND = Demand(job_id=1, user_id=0, kind="shared", gpus=1, booked_bytes=1, seats=(0,))
-RESULTS = ("placed", "put back", "lingers", "unheld")
+DEMAND = Demand(job_id=1, user_id=0, kind="shared", gpus=1, booked_bytes=1, gpu_indices=(0,))
+RESULTS = ("placed", "requeued", "lingers", "unheld")
 
 
 @dataclass
@@ -63,19 +63,19 @@ class World:
     def place_once(self, context: PlacementContext) -> Placed:
         result = self.placements.pop(0) if self.placements else "placed"
         if result == "unheld" and not context.apart:
-            result = "put back"  # there is no job to keep apart from
+            result = "requeued"  # there is no job to keep apart from
         self.steps.append(result)
         if result == "placed":
             placement = Placement(gpus=("GPU-a",), reason="")
-            return Placed(placement=placement, reservation=None if self.observes else HELD)
+            return Placed(placement=placement, allocation=None if self.observes else HELD)
         return Placed(
             placement=Placement(
-                gpus=(), reason="", put_back=True, lingers=result == "lingers", unheld=result == "unheld"
+                gpus=(), reason="", requeue=True, lingers=result == "lingers", unlimited=result == "unheld"
             )
         )
 
     def start_mps(self, placed: Placed) -> dict[str, str] | None:
-        if placed.reservation is None:
+        if placed.allocation is None:
             return {}
         return {} if self.says("mps") else None
 

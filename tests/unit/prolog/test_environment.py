@@ -18,19 +18,19 @@ from slurm_plugin.core.config.load import Features, PartitionConfig, load_config
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Demand, Placement, Reservation
+from slurm_plugin.core.records.node import Allocation, Demand, Placement
 from slurm_plugin.core.units import GIB
-from slurm_plugin.node.facts import Card
+from slurm_plugin.node.facts import NodeGpu
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 JOB = HookJob(job_id=7, user_id=1000, group_id=1000, partition="gpu")
-HELD = Reservation(
+HELD = Allocation(
     job_id=7,
     user_id=1000,
     kind="shared",
     gpus=("GPU-0",),
-    seats=(0,),
+    gpu_indices=(0,),
     booked_bytes=4 * GIB,
     cap_bytes=5 * GIB,
     created_s=1.0,
@@ -72,23 +72,25 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> type[FakeMps]:
 
 
 def environment(
-    folder: Path, held: Reservation = HELD, *, on: bool = True, source: str = "nvml", **settings: Any
+    folder: Path, allocation: Allocation = HELD, *, on: bool = True, source: str = "nvml", **settings: Any
 ) -> dict[str, str]:
     folder.mkdir(exist_ok=True)
     config = load_config(make_bare_node(folder, gpus=1, gpu_gib=10))
     telemetry = replace(config.telemetry, source=source)  # type: ignore[arg-type]
     node = Node.here(replace(config, features=Features(mps=on), telemetry=telemetry), {})
     log = HookLog(str(folder / "log"), "prolog", job_id=7, clock=SystemClock())
-    placed = Placed(placement=Placement(gpus=held.gpus, reason="magm"), reservation=held, reading=READING)
+    placed = Placed(
+        placement=Placement(gpus=allocation.gpus, reason="magm"), allocation=allocation, reading=READING
+    )
     partition = PartitionConfig(collocate=True, **settings)
     demand = with_server(
         Demand(
             job_id=7,
             user_id=1000,
-            kind=held.kind,
-            gpus=len(held.gpus),
+            kind=allocation.kind,
+            gpus=len(allocation.gpus),
             booked_bytes=4 * GIB,
-            seats=held.seats,
+            gpu_indices=allocation.gpu_indices,
         ),
         node,
         JOB,
@@ -113,24 +115,24 @@ def test_where_the_site_wants_no_cap_mps_sets_none(tmp_path: Path, servers: type
 
 
 @pytest.mark.parametrize(
-    ("held", "more"),
+    ("allocation", "more"),
     [
         (replace(HELD, kind="whole"), {}),
-        (replace(HELD, gpus=("GPU-0", "GPU-1"), seats=(0, 1)), {}),
+        (replace(HELD, gpus=("GPU-0", "GPU-1"), gpu_indices=(0, 1)), {}),
         (HELD, {"on": False}),
         (HELD, {"sharing": "streams"}),
     ],
     ids=["alone", "several GPUs", "mps = false", "streams"],
 )
 def test_who_runs_without_mps(
-    tmp_path: Path, servers: type[FakeMps], held: Reservation, more: dict[str, Any]
+    tmp_path: Path, servers: type[FakeMps], allocation: Allocation, more: dict[str, Any]
 ) -> None:
-    found = environment(tmp_path, held, **more)
+    found = environment(tmp_path, allocation, **more)
     assert not servers.asked and "CUDA_MPS_PIPE_DIRECTORY" not in found
-    assert found["CUDA_VISIBLE_DEVICES"] == ",".join(held.gpus), "the node's GPUs are not known"
+    assert found["CUDA_VISIBLE_DEVICES"] == ",".join(allocation.gpus), "the node's GPUs are not known"
 
 
-CARDS = tuple(Card(uuid=f"GPU-{at}", index=at, usable_bytes=GIB) for at in (3, 0, 1))
+CARDS = tuple(NodeGpu(uuid=f"GPU-{at}", index=at, usable_bytes=GIB) for at in (3, 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_gpus_are_named_as_slurm_names_them(
 
 
 def test_beside_mig_a_number_could_be_an_instance() -> None:
-    cards = (*CARDS, Card(uuid="GPU-7", index=7, usable_bytes=GIB, mig=True))
+    cards = (*CARDS, NodeGpu(uuid="GPU-7", index=7, usable_bytes=GIB, mig=True))
     found = visible_devices(("GPU-0",), cards, form="index", confined=False, served=False)
     assert found == "GPU-0"
 

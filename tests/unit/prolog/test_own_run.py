@@ -18,15 +18,15 @@ from slurm_plugin.core.files.preallocated import SpareFiles
 from slurm_plugin.core.ledger.ended_runs import KEPT_S, EndedRun, EndedRuns
 from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.store import boot_id
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.slurm.control import JobView
 
-HELD = Reservation(
+HELD = Allocation(
     job_id=7,
     user_id=os.getuid(),
     kind="shared",
     gpus=("GPU-0",),
-    seats=(0,),
+    gpu_indices=(0,),
     booked_bytes=1,
     created_s=2.0,
     partition="gpu",
@@ -73,7 +73,7 @@ def test_where_prologs_place_no_job_it_starts(config: Config, change: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("held", "told", "slurm", "is_script", "no"),
+    ("allocation", "told", "slurm", "is_script", "no"),
     [
         (HELD, "", 0, True, False),
         (HELD, "1", 1, True, True),
@@ -100,14 +100,14 @@ def test_where_prologs_place_no_job_it_starts(config: Config, change: dict[str, 
 def test_a_file_names_its_run(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
-    held: Reservation,
+    allocation: Allocation,
     told: str,
     slurm: int,
     is_script: bool,
     no: bool,
 ) -> None:
     monkeypatch.setattr(own_run, "_restarts", lambda *_: slurm)
-    JobFile(Path(config.paths.run), 7).place({}, held, boot_id=boot_id())
+    JobFile(Path(config.paths.run), 7).place({}, allocation, boot_id=boot_id())
     assert refused(config, told, is_script=is_script) == no
 
 

@@ -57,7 +57,7 @@ def key(
         kind=kind,  # type: ignore[arg-type]
         gpus=gpus,
         booked_bytes=1,
-        seats=tuple(range(gpus)),
+        gpu_indices=tuple(range(gpus)),
         own_server=own,
     )
     job = HookJob(job_id=7, user_id=1000, group_id=1000, account=account)

@@ -7,7 +7,7 @@ import pytest
 from prolog.step import is_batch_script, own_job_id, slurmstepd_title
 from prolog.task_prolog import task_variables
 
-PAIR = {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_SEATS": "2,3", "RAD_CONFINED": "0"}
+PAIR = {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_GPU_INDICES": "2,3", "RAD_CONFINED": "0"}
 
 
 @pytest.mark.parametrize(
@@ -32,11 +32,11 @@ def test_where_devices_are_confined_a_smaller_step_keeps_slurms_count_of_its_own
     assert task_variables(confined, {"CUDA_VISIBLE_DEVICES": "0,1"})["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
     step = task_variables(confined, {"CUDA_VISIBLE_DEVICES": "0"})
     assert "CUDA_VISIBLE_DEVICES" not in step
-    assert step["RAD_SEATS"] == "2,3"
+    assert step["RAD_GPU_INDICES"] == "2,3"
 
 
 def test_where_devices_are_confined_a_job_with_one_gpu_has_it_by_uuid() -> None:
-    one = {"CUDA_VISIBLE_DEVICES": "GPU-b", "RAD_SEATS": "3", "RAD_CONFINED": "1"}
+    one = {"CUDA_VISIBLE_DEVICES": "GPU-b", "RAD_GPU_INDICES": "3", "RAD_CONFINED": "1"}
     assert task_variables(one, {"CUDA_VISIBLE_DEVICES": "0"})["CUDA_VISIBLE_DEVICES"] == "GPU-b"
 
 

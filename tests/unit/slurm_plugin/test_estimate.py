@@ -15,9 +15,9 @@ from slurm_plugin.core.config.partition import PartitionConfig
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.records.submission import LEAST_CONFIDENCE as LEAST
 from slurm_plugin.core.records.submission import MOST_CONFIDENCE as MOST
-from slurm_plugin.core.records.submission import Claims
+from slurm_plugin.core.records.submission import UserDirectives
 from slurm_plugin.core.units import GIB
-from slurm_plugin.directives import claims_of, directives_of, profile_of
+from slurm_plugin.directives import directives_of, profile_of, user_directives_of
 from slurm_plugin.estimate import Estimator
 
 SUMMARIES = sorted(path for path in MODELS.glob("*.txt") if path.name != "broken.txt")
@@ -36,7 +36,7 @@ def test_every_example_travels_in_a_comment_and_has_an_estimate(path: Path) -> N
     text = profile(path)
     comment = with_profile("a few words of the user's own", text)
     assert comment is not None and len(comment) < COMMENT_LIMIT
-    estimate = Estimator().estimate(claims_of(None, comment))
+    estimate = Estimator().estimate(user_directives_of(None, comment))
     assert estimate is not None
     assert 0 < estimate.estimate_bytes <= estimate.upper_bytes
     shares, sizes = zip(*estimate.quantiles, strict=True)
@@ -47,14 +47,16 @@ def test_every_example_travels_in_a_comment_and_has_an_estimate(path: Path) -> N
 
 def test_a_larger_batch_needs_more() -> None:
     path = MODELS / "resnet18_torchinfo.txt"
-    needs = [Estimator().estimate(Claims(profile=profile(path, f"batch_size={size}"))) for size in (8, 256)]
+    needs = [
+        Estimator().estimate(UserDirectives(profile=profile(path, f"batch_size={size}"))) for size in (8, 256)
+    ]
     assert needs[0] is not None and needs[1] is not None
     assert needs[0].estimate_bytes < needs[1].estimate_bytes
 
 
 def test_what_is_stated_wins_and_keeps_the_profiles_key() -> None:
     text = profile(MODELS / "resnet18_torchinfo.txt")
-    stated = Estimator().estimate(Claims(profile=text, memory_bytes=3 * GIB))
+    stated = Estimator().estimate(UserDirectives(profile=text, memory_bytes=3 * GIB))
     assert stated is not None
     assert (stated.upper_bytes, stated.source, stated.confidence) == (3 * GIB, "stated", None)
     assert stated.profile_key == ModelProfile.from_text(text).key
@@ -74,19 +76,19 @@ def test_what_is_stated_wins_and_keeps_the_profiles_key() -> None:
 )
 def test_what_is_no_profile_is_an_unknown_need(broken: Callable[[str], str]) -> None:
     text = profile(MODELS / "resnet18_torchinfo.txt")
-    assert Estimator().estimate(Claims(profile=text)) is not None
-    assert Estimator().estimate(Claims(profile=broken(text))) is None
+    assert Estimator().estimate(UserDirectives(profile=text)) is not None
+    assert Estimator().estimate(UserDirectives(profile=broken(text))) is None
 
 
 def test_no_claims_are_an_unknown_need() -> None:
-    assert Estimator().estimate(Claims()) is None
+    assert Estimator().estimate(UserDirectives()) is None
     assert directives_of(None, "job.sh", "an ordinary comment") is None
     assert directives_of("#!/bin/sh\ntrue\n", "job.sh", "") is None
 
 
 def test_every_key_becomes_a_claim() -> None:
     directives = directives_of("#RAD memory=12G policy=collocate retry=no gpus=2\n", "job.sh", "")
-    assert claims_of(directives, "rad.profile:p1.0") == Claims(
+    assert user_directives_of(directives, "rad.profile:p1.0") == UserDirectives(
         profile="p1.0", memory_bytes=12 * GIB, policy="collocate", retry=False, gpus=2
     )
 

@@ -179,8 +179,8 @@ def _rows_of(node: _Node, count: int | None) -> list[Layer]:
         shown = own if own and own > 0 else None
         return [_leaf(cls, name, node.arguments, shown, node.path, node.line), *leaves]
     if own and own > 0:
-        held = Layer(kind="parameter", name=name or cls, path=node.path, params=own, line=node.line)
-        return [*leaves, held]
+        parameters = Layer(kind="parameter", name=name or cls, path=node.path, params=own, line=node.line)
+        return [*leaves, parameters]
     if not leaves and not kinds.is_container(kind):
         return [Layer(kind=kind, name=name or cls, path=around, params=count, line=node.line)]
     return leaves

@@ -26,7 +26,7 @@ _RULE = r"([=_━─-])\1{19,}|┏[━┳]+┓?"
 _TIME = r"\d+(?:[-:./+TZ ]+\d+)+(?:,\d+)?"
 """Digits that do not identify a process."""
 _FRAMES = frozenset("│|┃")
-_LEAST_ROOM = 4
+_LEAST_WIDTH = 4
 """Minimum number of columns; children of a tree are indented by two."""
 
 
@@ -93,14 +93,16 @@ def _alike(before: str) -> str:
         r"\d+" if part.isdigit() else r"\s*" if not part.strip() else re.escape(part) for part in parts
     )
     alike = rf"\s*{alike}(?:{re.escape(before[len(core) :])}|\s*$)"
-    return rf"{alike}| {{{len(before)}}}(?=\s+\(|\))" if len(before) >= _LEAST_ROOM else alike
+    return rf"{alike}| {{{len(before)}}}(?=\s+\(|\))" if len(before) >= _LEAST_WIDTH else alike
 
 
-def _of_the_first(lines: list[str], found: list[re.Match[str] | None], who: list[str]) -> list[str]:
+def _of_the_first(lines: list[str], found: list[re.Match[str] | None], sources: list[str]) -> list[str]:
     """Remove prefixes, and the lines of all processes but the first; line numbers identify no process."""
-    first = next(name for name, match in zip(who, found, strict=True) if match)
-    several = len({name for name in who if name}) > 1 and who.count(first) > 1 and not first.startswith(">")
+    first = next(name for name, match in zip(sources, found, strict=True) if match)
+    several = (
+        len({name for name in sources if name}) > 1 and sources.count(first) > 1 and not first.startswith(">")
+    )
     return [
         line if match is None else line[match.end() :] if not several or name == first else ""
-        for line, match, name in zip(lines, found, who, strict=True)
+        for line, match, name in zip(lines, found, sources, strict=True)
     ]

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from gpumemnet.tracing.script.libraries.imported import After
-from gpumemnet.tracing.script.pretend import Said
+from gpumemnet.tracing.script.pretend import Settings
 
 LEFT_OUT = "torch.compile was left out: the plain step is counted, which a compiled one rarely exceeds"
 NOT_COUNTED = "what torch.compile takes for autotuning and CUDA graphs is not in the estimate"
@@ -27,13 +27,13 @@ _TAKE_MORE = ("reduce-overhead", "max-autotune")
 _WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
 
 
-def left_out(said: Said) -> None:
+def left_out(settings: Settings) -> None:
     """Replace `torch.compile`, `torch.jit.trace` and the drawing, permanently.
 
     Args:
-        said: Receives each use.
+        settings: Receives each use.
     """
-    torch.compile = stand_in(said)
+    torch.compile = stand_in(settings)
     for name in ("trace", "trace_module"):
         setattr(torch.jit, name, _untraced)
     for name in _WRITERS:
@@ -49,18 +49,18 @@ def _undrawn(name: str) -> None:
     sys.modules[name].SummaryWriter.add_graph = lambda *_, **__: None
 
 
-def stand_in(said: Said) -> Callable[..., Any]:
+def stand_in(settings: Settings) -> Callable[..., Any]:
     """Return the replacement for `torch.compile`.
 
     Args:
-        said: Receives each use when called: libraries compile functions that training may never call.
+        settings: Receives each use when called: libraries compile functions that training may never call.
     """
 
     def compile(model: Any = None, *, mode: Any = None, options: Any = None, **_: Any) -> Any:
         def warn() -> None:
-            said.warn[LEFT_OUT] = None
+            settings.warn[LEFT_OUT] = None
             if mode in _TAKE_MORE or options:
-                said.warn[NOT_COUNTED] = None
+                settings.warn[NOT_COUNTED] = None
 
         def left_as_it_is(each: Any) -> Any:
             if isinstance(each, nn.Module):

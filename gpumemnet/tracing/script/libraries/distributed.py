@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from gpumemnet.tracing.script.libraries import sharded
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
-from gpumemnet.tracing.script.pretend import Said
+from gpumemnet.tracing.script.pretend import Settings
 from gpumemnet.tracing.trace.device import replaced
 from gpumemnet.tracing.trace.recorder import Recorder
 from gpumemnet.tracing.trace.tensors import on_cuda
@@ -51,8 +51,8 @@ class _Sent:
 class Ranks:
     """Makes groups whose other ranks do not exist."""
 
-    def __init__(self, stack: ExitStack, said: Said, recorder: Recorder) -> None:
-        self._stack, self._said, self._recorder = stack, said, recorder
+    def __init__(self, stack: ExitStack, settings: Settings, recorder: Recorder) -> None:
+        self._stack, self._settings, self._recorder = stack, settings, recorder
         self._begin, self._new_group = torch.distributed.init_process_group, torch.distributed.new_group
 
     def init_process_group(self, *_: Any, rank: int = -1, world_size: int = -1, **__: Any) -> None:
@@ -65,12 +65,12 @@ class Ranks:
         rank = rank if rank >= 0 else int(os.environ.get("RANK", 0))
         if rank > 0:
             os._exit(0)
-        self._said.gpus = world_size if world_size > 0 else int(os.environ.get("WORLD_SIZE", 1))
-        if self._said.gpus == 1:
-            self._said.warn[ALONE] = None
+        self._settings.gpus = world_size if world_size > 0 else int(os.environ.get("WORLD_SIZE", 1))
+        if self._settings.gpus == 1:
+            self._settings.warn[ALONE] = None
         from torch.testing._internal.distributed.fake_pg import FakeStore  # registers the backend
 
-        self._begin("fake", rank=rank, world_size=self._said.gpus, store=FakeStore())
+        self._begin("fake", rank=rank, world_size=self._settings.gpus, store=FakeStore())
         sharded.pretended(self._stack, self._recorder)
 
     def new_group(
@@ -85,7 +85,7 @@ class Ranks:
             **how: As for torch.distributed.
         """
         if backend != "gloo":
-            self._said.warn[FURTHER] = None
+            self._settings.warn[FURTHER] = None
         return self._new_group(ranks, backend="fake", **{k: v for k, v in how.items() if k in _OF_GROUPS})
 
 
@@ -110,15 +110,15 @@ def counted(stack: ExitStack) -> None:
             stack.enter_context(replaced(module, "device_count", lambda *_, **__: gpus))
 
 
-def pretended(stack: ExitStack, said: Said, recorder: Recorder) -> None:
+def pretended(stack: ExitStack, settings: Settings, recorder: Recorder) -> None:
     """Install the replacements permanently.
 
     Args:
         stack: Receives the contexts.
-        said: Receives what the script does.
+        settings: Receives what the script does.
         recorder: Receives gathered parameters.
     """
-    ranks = Ranks(stack, said, recorder)
+    ranks = Ranks(stack, settings, recorder)
     answers: dict[str, Any] = {
         "init_process_group": ranks.init_process_group,
         "new_group": ranks.new_group,

@@ -74,11 +74,11 @@ class Evaluations:
 
     def _once(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
         leaves, spec = tree_flatten((args, kwargs))
-        told = [_told(leaf) for leaf in leaves]
-        if None in told or not any(isinstance(leaf, FakeTensor) for leaf in leaves):
+        leaf_keys = [_leaf_key(leaf) for leaf in leaves]
+        if None in leaf_keys or not any(isinstance(leaf, FakeTensor) for leaf in leaves):
             return self._call(module, *args, **kwargs)
         state = module.training, torch.is_autocast_enabled(), self._recorder.pool
-        done = self._done.setdefault(module, {}).setdefault((str(spec), tuple(told), state), [])
+        done = self._done.setdefault(module, {}).setdefault((str(spec), tuple(leaf_keys), state), [])
         if len(done) >= WHOLE and done[-1] is not None:
             return self._again(done[-1])
         start = len(self._recorder.events)
@@ -119,7 +119,7 @@ class Evaluations:
         return tree_unflatten(leaves, done.spec)
 
 
-def _told(leaf: Any) -> Any:
+def _leaf_key(leaf: Any) -> Any:
     """Return the part of an argument that memory depends on; None unless it is a shape or a plain value."""
     if isinstance(leaf, FakeTensor) and on_cuda(leaf):
         return leaf.dtype, tuple(leaf.shape), leaf.stride()

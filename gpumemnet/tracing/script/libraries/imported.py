@@ -38,11 +38,11 @@ class After(importlib.abc.MetaPathFinder):
         finally:
             self._looking = False
         if spec is not None and spec.loader is not None:
-            _tell(spec.loader, self._begin)
+            _after_load(spec.loader, self._begin)
         return spec
 
 
-def _tell(loader: Any, begin: Callable[[], None]) -> None:
+def _after_load(loader: Any, begin: Callable[[], None]) -> None:
     run = loader.exec_module
 
     def exec_module(module: Any) -> None:

@@ -10,24 +10,24 @@ from typing import Any
 
 import torch
 
-from gpumemnet.tracing.script.pretend import Said
+from gpumemnet.tracing.script.pretend import Settings
 from gpumemnet.tracing.trace.tensors import CUDA
 
 PAGED = "a paged optimizer's states are counted on the GPU; under pressure the driver moves them to the CPU"
 
 
-def pretended(said: Said) -> None:
+def pretended(settings: Settings) -> None:
     """Replace bitsandbytes' driver calls, if the script has loaded it. Calling again is harmless.
 
     Args:
-        said: Receives a note if a paged state is made.
+        settings: Receives a note if a paged state is made.
     """
     functional: Any = sys.modules.get("bitsandbytes.functional")
     if functional is None:
         return
 
     def get_paged(*shape: int, dtype: torch.dtype = torch.float32, **_: Any) -> torch.Tensor:
-        said.warn[PAGED] = None
+        settings.warn[PAGED] = None
         return torch.empty(shape, dtype=dtype, device=CUDA)
 
     functional.get_paged = get_paged

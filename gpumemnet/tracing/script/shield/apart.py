@@ -104,7 +104,7 @@ def _enter(scratch: str, home: str) -> None:
     _mount(None, "/", None, _REC | _PRIVATE)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         mounts = mounts_of(file.read())
-    held = {mount: fd for mount in mounts if (fd := _hold(mount.point)) is not None}
+    open_mounts = {mount: fd for mount in mounts if (fd := _hold(mount.point)) is not None}
     folder = os.open(scratch, os.O_PATH)
     bases = _bases(scratch)
     covers = {path: fd for path in _covers(mounts, cwd, home) if (fd := _hold(path)) is not None}
@@ -121,10 +121,10 @@ def _enter(scratch: str, home: str) -> None:
     if cwd is not None and not any(_within(cwd, path) for path in covered):
         raise Unavailable(f"{cwd}: no overlay can lie over it")
     _mount(f"/proc/self/fd/{folder}", scratch, None, _BIND)
-    for mount, fd in held.items():
+    for mount, fd in open_mounts.items():
         if mount.point != "/proc":
             _read_only(mount, fd)
-    for fd in {*held.values(), *covers.values(), folder}:
+    for fd in {*open_mounts.values(), *covers.values(), folder}:
         os.close(fd)
     if cwd is not None:
         os.chdir(cwd)

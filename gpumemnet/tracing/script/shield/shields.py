@@ -98,14 +98,14 @@ def start(
     why = []
     for make in shields:
         shield = make(folder, how["env"].get("HOME", ""))
-        told, tells = socket.socketpair()
+        receiver, sender = socket.socketpair()
 
-        def prepare(shield: Shield = shield, tells: socket.socket = tells) -> None:
+        def prepare(shield: Shield = shield, sender: socket.socket = sender) -> None:
             try:
                 shield.begin()
             except BaseException as exc:
                 with suppress(OSError):
-                    tells.send(str(exc).encode(errors="replace")[:300] or b"?")
+                    sender.send(str(exc).encode(errors="replace")[:300] or b"?")
                 raise
             bound()
 
@@ -113,17 +113,17 @@ def start(
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=prepare, **how)
         except (subprocess.SubprocessError, OSError):
             shield.end()
-            told.setblocking(False)
+            receiver.setblocking(False)
             with suppress(BlockingIOError):
-                why.append(told.recv(300).decode(errors="replace"))
+                why.append(receiver.recv(300).decode(errors="replace"))
                 continue
             raise
         except BaseException:  # a signal: the caller ends what was started
             shield.end()
             raise
         finally:
-            told.close()
-            tells.close()
+            receiver.close()
+            sender.close()
         shield.started()
         return process, shield
     raise TraceError(NONE_HERE.format("; ".join(why)))

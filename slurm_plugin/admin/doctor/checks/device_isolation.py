@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, warn
-from slurm_plugin.admin.doctor.fixes import Change, Deed, record, setting
+from slurm_plugin.admin.doctor.fixes import Change, FixAction, record, setting
 from slurm_plugin.admin.doctor.slurm_state import (
     beside,
     sharing,
@@ -45,18 +45,18 @@ def _unconfined(facts: Facts) -> Change:
     return setting(facts.cgroup, beside(facts, "cgroup.conf"), "ConstrainDevices", "no")
 
 
-def _typed(facts: Facts) -> tuple[Deed, ...]:
+def _typed(facts: Facts) -> tuple[FixAction, ...]:
     """Return the changes that give GPUs a type in both files."""
     kind = next((partition.gpu_type for _, partition in sharing(facts) if partition.gpu_type), "gpu")
-    deeds: list[Deed] = []
+    actions: list[FixAction] = []
     for index, line in enumerate(() if facts.gres is None else facts.gres.lines):
         if line.get("name", "").lower() == "gpu" and facts.gres is not None:
-            deeds.append(record(facts.gres, index, beside(facts, "gres.conf"), "Type", kind))
+            actions.append(record(facts.gres, index, beside(facts, "gres.conf"), "Type", kind))
     for index, line in enumerate(() if facts.slurm is None else facts.slurm.lines):
         if "gpu:" in line.get("gres", "") and not _is_typed(line["gres"]) and facts.slurm is not None:
             gres = re.sub(r"\bgpu:(?=\d+(?:,|$))", f"gpu:{kind}:", line["gres"])
-            deeds.append(record(facts.slurm, index, beside(facts, "slurm.conf"), "Gres", gres))
-    return tuple(deeds)
+            actions.append(record(facts.slurm, index, beside(facts, "slurm.conf"), "Gres", gres))
+    return tuple(actions)
 
 
 def _gpus_have_topology(facts: Facts) -> bool:

@@ -63,19 +63,17 @@ def _check_sizes(
     if len(set(sizes.values())) < 2 or facts.version is None:
         return
     shown = ", ".join(f"{node} {shards}" for node, shards in list(sizes.items())[:4])
-    said = f"GPUs of partition {name} have different numbers of shards ({shown})"
+    problem = f"GPUs of partition {name} have different numbers of shards ({shown})"
     most = max(sizes.values())
     if not traits(facts.version).keeps_gpu_and_shard_apart:
-        text = (
-            f"{said}: a whole-GPU job on a larger one leaves shards free, and jobs started there are requeued"
-        )
+        text = f"{problem}: a whole-GPU job on a larger one leaves shards free, and jobs started there are requeued"
         yield warn(
             "slurm.conf",
             text,
             "a partition for each size of GPU, or a table for each type in rad.toml, or Slurm 23.11.5 or later",
         )
     elif partition.shards < most:
-        text = f"{said}: a job that needs more than {partition.shards} is refused, or may get a GPU that is too small"
+        text = f"{problem}: a job that needs more than {partition.shards} is refused, or may get a GPU that is too small"
         fixes = [rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(most))]
         if partition.gpu_memory_mib:
             memory_mib = str(max(partition.gpu_memory_mib, most * partition.shard_mib))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, ok, unseen, warn
-from slurm_plugin.admin.doctor.fixes import Deed, command
+from slurm_plugin.admin.doctor.fixes import FixAction, command
 from slurm_plugin.admin.doctor.slurm_state import (
     rad_toml,
     sharing,
@@ -69,7 +69,7 @@ def check_guard(facts: Facts) -> Iterator[Finding]:
     for name, partition in sharing(facts):
         if not facts.config.features.guard or partition.on_overrun == "warn":
             text = f"jobs of partition {name} that use more GPU memory than they booked are reported, not stopped"
-            fixes: list[Deed] = []
+            fixes: list[FixAction] = []
             if not facts.config.features.guard:
                 fixes.append(rad_toml(facts, "features", "guard", "true"))
             if partition.on_overrun == "warn":

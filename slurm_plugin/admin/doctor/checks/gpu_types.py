@@ -40,19 +40,19 @@ def check_gpu_types(
             shown = ", ".join(sorted(filter(None, known))) or "none with a type"
             text = f"partition {name} has a table for GPUs of type {missing}, and Slurm's are: {shown}"
             yield fail("rad.toml", text, "the type as scontrol show node prints it (Gres=gpu:TYPE:4)")
-    told: set[str] = set()
+    reported: set[str] = set()
     for node, types in kinds.items():
         (kind, *more), each = sorted(types), shards_of(found[node]) // gpus_of(found[node])
-        if more or not each or kind in told:
+        if more or not each or kind in reported:
             continue  # with several types on a node, Slurm does not report the number of each
         table = f"partition.{name}.gpus.{kind}"
         size = next((size for size in partition.sizes if size.type == kind), None)
         if kind and size is None:
-            told.add(kind)
+            reported.add(kind)
             text = f"partition {name} has GPUs of type {kind} ({node}) without a table: jobs that name it do not share"
             yield warn("rad.toml", text, rad_toml(facts, table, "shards_per_gpu", str(each)))
         elif size is not None and size.shards != each:
-            told.add(kind)
+            reported.add(kind)
             text = f"GPUs of {node} have {each} shards, and {table} in rad.toml counts {size.shards}"
             where = table if kind else f"partition.{name}"
             yield fail("rad.toml", text, rad_toml(facts, where, "shards_per_gpu", str(each)))
@@ -72,6 +72,6 @@ def _check_named(
             (kind,) = kinds
             text = f"{node} has shards without a type on GPUs of type {kind}: no job that names it could run srun"
             wanted = re.sub(r"\bshard:(?=\d)", f"shard:{kind}:", gres)
-            deeds = row_of(facts, "nodename", node, "Gres", wanted)
-            yield fail("slurm.conf", text, deeds or f"NodeName={node} ... Gres={wanted}")
+            actions = row_of(facts, "nodename", node, "Gres", wanted)
+            yield fail("slurm.conf", text, actions or f"NodeName={node} ... Gres={wanted}")
             return  # the line may cover all of them

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, warn
-from slurm_plugin.admin.doctor.fixes import Change, Deed, record
+from slurm_plugin.admin.doctor.fixes import Change, FixAction, record
 from slurm_plugin.admin.doctor.gres_lines import missing_lines, shard_lines
 from slurm_plugin.admin.doctor.slurm_state import (
     beside,
@@ -106,12 +106,12 @@ def _check_sums(facts: Facts) -> Iterator[Finding]:
         fix = Change(path=beside(facts, "gres.conf"), new="\n".join(new)) if new else words
         yield fail("gres.conf", text, fix)
     for node, row in nodes(facts).items():
-        said = shards_of(row)
-        if said and node in sums and sums[node] < said:
-            text = f"{node} has {sums[node]} shards here, and {said} in slurm.conf: slurmctld drains it"
+        stated = shards_of(row)
+        if stated and node in sums and sums[node] < stated:
+            text = f"{node} has {sums[node]} shards here, and {stated} in slurm.conf: slurmctld drains it"
             wanted = re.sub(r"(shard(?::[^:,]+)*?:)\d+[KMGkmg]?", rf"\g<1>{sums[node]}", row.get("gres", ""))
-            deeds = row_of(facts, "nodename", node, "Gres", wanted)
-            yield fail("gres.conf", text, deeds or f"NodeName={node} ... Gres={wanted}")
+            actions = row_of(facts, "nodename", node, "Gres", wanted)
+            yield fail("gres.conf", text, actions or f"NodeName={node} ... Gres={wanted}")
 
 
 def _for_any_node(facts: Facts) -> bool:
@@ -150,27 +150,27 @@ def _check_memory(facts: Facts, per_gpu: dict[tuple[str, str], float]) -> Iterat
             yield warn("gres.conf", f"{text}: jobs that book the last of them may be requeued", fix)
 
 
-def _fewer(facts: Facts, gpu: int, most: int) -> tuple[Deed, ...]:
+def _fewer(facts: Facts, gpu: int, most: int) -> tuple[FixAction, ...]:
     """Return the changes that reduce the shards of one GPU in all three files that state the number."""
     if facts.gres is None or facts.slurm is None:
         return ()
     for index, line in enumerate(facts.gres.lines):
         if line.get("name", "").lower() != "shard" or line.get("file") != f"/dev/nvidia{gpu}":
             continue
-        deeds: list[Deed] = [record(facts.gres, index, beside(facts, "gres.conf"), "Count", str(most))]
+        actions: list[FixAction] = [record(facts.gres, index, beside(facts, "gres.conf"), "Count", str(most))]
         less = int(line["count"]) - most if line.get("count", "").isdigit() else 0
         for node in expand(line.get("nodename", "")):
             row = nodes(facts).get(node, {})
             if shards_of(row) >= less:
                 left = shards_of(row) - less
                 wanted = re.sub(r"(shard(?::[^:,]+)*?:)\d+[KMGkmg]?", rf"\g<1>{left}", row.get("gres", ""))
-                deeds += row_of(facts, "nodename", node, "Gres", wanted)
-        deeds += [
+                actions += row_of(facts, "nodename", node, "Gres", wanted)
+        actions += [
             rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(most))
             for name, partition in sharing(facts)
             if partition.shards > most
         ]
-        return tuple(deeds)
+        return tuple(actions)
     return ()
 
 

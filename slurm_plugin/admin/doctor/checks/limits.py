@@ -126,8 +126,8 @@ def _check_weights(facts: Facts, billing: _Billing) -> Iterator[Finding]:
         each = f", each of its {shards} shards {_shown(given.shard)}" if shards else ""
         text = f"partition {name} bills a GPU {_shown(given.gpu)}{each}: GPUs and shards must add up to one number"
         wanted = line(*mended[name], factor)
-        deeds = row_of(facts, "partitionname", name, "TRESBillingWeights", wanted)
-        yield fail(_SUBJECT, text, deeds or f"PartitionName={name} ... TRESBillingWeights={wanted}")
+        actions = row_of(facts, "partitionname", name, "TRESBillingWeights", wanted)
+        yield fail(_SUBJECT, text, actions or f"PartitionName={name} ... TRESBillingWeights={wanted}")
 
 
 def _check_parts(facts: Facts, worth: Fraction) -> Iterator[Finding]:
@@ -144,10 +144,12 @@ def _check_parts(facts: Facts, worth: Fraction) -> Iterator[Finding]:
 
 def _check_limit(limit: Limit, worth: Fraction, shards: int) -> Iterator[Finding]:
     gpus = limit.gpus or 0
-    said = f"{limit.owner}: {limit.name}=gres/gpu={gpus}"
+    problem = f"{limit.owner}: {limit.name}=gres/gpu={gpus}"
     change = f"sacctmgr -i modify {limit.target} set {limit.name}"
     if limit.name.startswith("Min"):
-        yield fail(_SUBJECT, f"{said} excludes every job that shares a GPU", command(f"{change}=gres/gpu=-1"))
+        yield fail(
+            _SUBJECT, f"{problem} excludes every job that shares a GPU", command(f"{change}=gres/gpu=-1")
+        )
         return
     if limit.name == "MaxTRESPerNode" or not gpus:
         # Billing is not an amount of a node, and a limit of 0 forbids all jobs.
@@ -156,9 +158,9 @@ def _check_limit(limit: Limit, worth: Fraction, shards: int) -> Iterator[Finding
         wanted, name = math.floor(gpus * worth), "billing"
     have = limit.tres.get(name)
     if have is None or have > wanted:
-        text = f"{said} does not count jobs that share a GPU"
+        text = f"{problem} does not count jobs that share a GPU"
         if have is not None:
-            text = f"{said}, but {name}={have} allows more"
+            text = f"{problem}, but {name}={have} allows more"
         yield fail(_SUBJECT, text, command(f"{change}={name}={wanted}"))
 
 
@@ -168,10 +170,10 @@ def _partitions(facts: Facts) -> dict[str, tuple[Weights, int]]:
         return {}
     found = {}
     for name, row in partitions(facts).items():
-        ours = facts.config.partitions.get(name)
+        configured = facts.config.partitions.get(name)
         if gpu_nodes(facts, row):
             # Of several sizes use the smallest: then a limit of one GPU never allows more than one.
-            shards = ours.sizes[0].shards if ours and ours.collocate else 0
+            shards = configured.sizes[0].shards if configured and configured.collocate else 0
             found[name] = (parse_weights(row.get("tresbillingweights", "")), shards)
     return found
 

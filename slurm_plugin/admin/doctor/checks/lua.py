@@ -75,8 +75,8 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
 
 def _called(facts: Facts, name: str, path: Path, loss: Callable[..., Finding], then: str) -> Finding:
     """Report whether the files that a script calls can be loaded, and are what this release would write."""
-    ours = {each.name: each.read_text(encoding="utf-8") for each in lua_folder().glob("*.lua")}
-    own = None if facts.lua.get(name) == ours[f"{name}.lua"] else facts.lua_left.get(f"{name}.lua")
+    shipped = {each.name: each.read_text(encoding="utf-8") for each in lua_folder().glob("*.lua")}
+    own = None if facts.lua.get(name) == shipped[f"{name}.lua"] else facts.lua_left.get(f"{name}.lua")
     calls = "calls RAD" if own is None else f"calls RAD; {left_alone(own)}"
     there, first = facts.lua_files, f"{_LUA_MODULES[name]}.lua"
     if there is None:
@@ -85,7 +85,9 @@ def _called(facts: Facts, name: str, path: Path, loss: Callable[..., Finding], t
     if gone := sorted(_loaded(first, there) - there.keys()):
         text = f"it calls RAD, but {folder} lacks {', '.join(gone)}: {then}"
         return loss(f"{name}.lua", text, command("rad install"))
-    other = sorted(each for each in _loaded(first, ours) if there.get(each, "") not in (None, ours[each]))
+    other = sorted(
+        each for each in _loaded(first, shipped) if there.get(each, "") not in (None, shipped[each])
+    )
     other += [] if _SETTINGS in there else [_SETTINGS]
     if other:
         left = {each: why for each in other if (why := facts.lua_left.get(each)) is not None}

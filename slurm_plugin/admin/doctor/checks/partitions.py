@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from slurm_plugin.admin.doctor.checks.gpu_types import types_of
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, warn
-from slurm_plugin.admin.doctor.fixes import Change, Deed, command, record
+from slurm_plugin.admin.doctor.fixes import Change, FixAction, command, record
 from slurm_plugin.admin.doctor.slurm_state import (
     beside,
     gpu_nodes,
@@ -39,10 +39,10 @@ def check_names(facts: Facts) -> Iterator[Finding]:
             text = f"Slurm has no partition {name}: [partition.{name}] has no effect"
             yield fail("rad.toml", text, _renamed(facts, name, list(known)))
     default = next((name for name, row in known.items() if row.get("default", "").upper() == "YES"), None)
-    ours = facts.config.default_partition
-    if default and ours != default and (ours or default in facts.config.partitions):
-        said = f"default_partition is {ours!r}" if ours else "default_partition is not set"
-        text = f"{said}, but jobs that name no partition go to {default}"
+    configured = facts.config.default_partition
+    if default and configured != default and (configured or default in facts.config.partitions):
+        problem = f"default_partition is {configured!r}" if configured else "default_partition is not set"
+        text = f"{problem}, but jobs that name no partition go to {default}"
         yield fail("rad.toml", text, rad_toml(facts, "", "default_partition", f'"{default}"'))
 
 
@@ -106,7 +106,7 @@ def _check_memory_default(facts: Facts, name: str, row: Mapping[str, str]) -> It
 def check_nodes(facts: Facts) -> Iterator[Finding]:
     """Check that nodes with GPUs have shards in a partition with sharing; else no shared job can start on them."""
     known = partitions(facts)
-    told: set[str] = set()
+    reported: set[str] = set()
     for name, partition in sharing(facts):
         found = gpu_nodes(facts, known.get(name, {}))
         bare = [node for node, row in found.items() if not shards_of(row)]
@@ -115,22 +115,22 @@ def check_nodes(facts: Facts) -> Iterator[Finding]:
             gres = found[bare[0]].get("gres", "")
             text = f"{bare[0]}{more} of partition {name} has Gres={gres}: no shared job can start there"
             changes = {
-                str(deed): deed for deed in _shards_for(facts, partition, found, bare)
+                str(action): action for action in _shards_for(facts, partition, found, bare)
             }  # one line names many nodes
             words = f"add the shards of all its GPUs: Gres={_with_shards(partition, found[bare[0]])}"
-            fix: tuple[Deed, ...] | str = tuple(changes.values()) or words
+            fix: tuple[FixAction, ...] | str = tuple(changes.values()) or words
             yield (fail if len(bare) == len(found) else warn)("slurm.conf", text, fix)
         for node, row in found.items():
             reason = row.get("reason", "")
-            if "DRAIN" in row.get("state", "") and reason.startswith("gres/") and node not in told:
-                told.add(node)
+            if "DRAIN" in row.get("state", "") and reason.startswith("gres/") and node not in reported:
+                reported.add(node)
                 text = f"{node} is drained ({reason}): its gres.conf lists less than slurm.conf"
                 yield fail("slurm.conf", text, command(f"scontrol update NodeName={node} State=RESUME"))
 
 
 def _shards_for(
     facts: Facts, partition: PartitionConfig, found: Mapping[str, Mapping[str, str]], bare: Sequence[str]
-) -> Iterator[Deed]:
+) -> Iterator[FixAction]:
     """Return the changes that give nodes the shards of all their GPUs, line by line."""
     lacking = set(bare)
     for index, row in enumerate(() if facts.slurm is None else facts.slurm.lines):

@@ -47,13 +47,16 @@ def examine(facts: Facts) -> list[Finding]:
 def _at_the_source(facts: Facts, finding: Finding) -> Finding:
     """Return a finding with its fix moved to the source: slurmctld overwrites what is changed on this machine."""
     here = beside(facts, "slurm.conf")
-    if not any(isinstance(deed, Change) and deed.path.is_relative_to(here.parent) for deed in finding.deeds):
+    if not any(
+        isinstance(action, Change) and action.path.is_relative_to(here.parent) for action in finding.actions
+    ):
         return finding
     lines = [
-        f"{deed.path.name}: {deed.new}" if isinstance(deed, Change) else str(deed) for deed in finding.deeds
+        f"{action.path.name}: {action.new}" if isinstance(action, Change) else str(action)
+        for action in finding.actions
     ]
     words = "on the controller, where the originals are, then scontrol reconfigure:"
-    return replace(finding, fix="\n".join([words, *lines]), deeds=())
+    return replace(finding, fix="\n".join([words, *lines]), actions=())
 
 
 def check_config(facts: Facts) -> Iterator[Finding]:
@@ -137,9 +140,9 @@ def check_controller(facts: Facts) -> Iterator[Finding]:
     if facts.key_error is None:
         yield unseen("key", "only root and SlurmUser may look at it")
     elif facts.key_error:
-        text, said, run = facts.key_error.rpartition("; run: ")
+        text, has_command, run = facts.key_error.rpartition("; run: ")
         words = "it must be the same 0600 file on controller and GPU nodes"
-        yield fail("key", text if said else facts.key_error, command(run) if said else words)
+        yield fail("key", text if has_command else facts.key_error, command(run) if has_command else words)
     else:
         yield ok("key", "private")
     if not facts.radd_here:

@@ -133,8 +133,8 @@ def _check_restarted(facts: Facts) -> Iterator[Finding]:
     for name in _COMPARED:
         running = facts.live.settings.get(name.lower(), "").lower().split(",")
         if set(_lower(facts, name)) - {word.strip() for word in running}:
-            said = ",".join(_words(facts, name))
-            text = f"slurmctld runs with {name}={','.join(running)}; slurm.conf has had {said} since"
+            values = ",".join(_words(facts, name))
+            text = f"slurmctld runs with {name}={','.join(running)}; slurm.conf has had {values} since"
             yield fail("slurm.conf", text, command("systemctl restart slurmctld"))
 
 
@@ -145,7 +145,7 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
     for name, (module, script) in _HOOKS.items():
         named = lines_of(facts.slurm, name, facts.version)
         path = ", ".join(named)
-        ours = facts.config_path.with_name(script)
+        own_path = facts.config_path.with_name(script)
         guard = str(
             beside(facts, "slurm.conf").parent / "rad" / script
         )  # exists where RAD's hook does not (templates.py)
@@ -156,7 +156,7 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
             yield unseen(name, f"{path} cannot be read here; it must be on every GPU node")
         elif text is None or not _starts(text, module, script):
             words = f"{path} does not start `python -m {module}`"
-            yield fail(name, words, _started(facts, name, named[-1], ours, text or ""))
+            yield fail(name, words, _started(facts, name, named[-1], own_path, text or ""))
         elif facts.executable.get(name.lower()) is False:
             paths = scripts_of(named, beside(facts, "slurm.conf").parent)
             run = command(f"chmod 755 {shlex.join(map(str, paths))}")
@@ -165,35 +165,37 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
             yield ok(name, path)
 
 
-def _started(facts: Facts, name: str, named: str, ours: Path, text: str) -> Fix:
+def _started(facts: Facts, name: str, named: str, own_path: Path, text: str) -> Fix:
     """Return the change that makes Slurm start RAD's hook in addition to the site's.
 
     Args:
         facts: The collected facts.
         name: The setting.
         named: The value in slurm.conf, from the last line that sets it.
-        ours: RAD's script.
+        own_path: RAD's script.
         text: Text of the site's script.
     """
     there = beside(facts, "slurm.conf").parent / named
     at = None if facts.slurm is None else facts.slurm.settings_at.get(name.lower())
-    if there == ours:
+    if there == own_path:
         return f"rad install --dry-run shows what {named} must say"
     if is_pattern(named):
         link = next((each for each in _LINKS if fnmatch(each, there.name)), "")
         if not link or is_pattern(str(there.parent)):
-            return f"put a script that runs `exec {ours}` where {named} finds it"
-        new = Change(path=there.with_name(link), new=f"#!/bin/sh\n[ ! -x {ours} ] || exec {ours}")
+            return f"put a script that runs `exec {own_path}` where {named} finds it"
+        new = Change(path=there.with_name(link), new=f"#!/bin/sh\n[ ! -x {own_path} ] || exec {own_path}")
         return (new, command(f"chmod 755 {new.path}"))
     if at is not None and facts.version and traits(facts.version).joins_hooks and name != "TaskProlog":
-        guard = beside(facts, "slurm.conf").parent / "rad" / ours.name
+        guard = beside(facts, "slurm.conf").parent / "rad" / own_path.name
         return Change(path=at.path, first=at.first, new=f"{name}={guard}")
     first = text.splitlines()[0] if text else ""
     if first.startswith("#!") and not _SHELL.match(first):
-        return f"{named} is no shell script: name one that starts both, {ours} and then {named}"
+        return f"{named} is no shell script: name one that starts both, {own_path} and then {named}"
     refuses = " || exit $?" if name == "TaskProlog" else ""  # a requeued job must not start
     return Change(
-        path=there, first=2 if first.startswith("#!") else 1, new=f"[ ! -x {ours} ] || {ours}{refuses}"
+        path=there,
+        first=2 if first.startswith("#!") else 1,
+        new=f"[ ! -x {own_path} ] || {own_path}{refuses}",
     )
 
 

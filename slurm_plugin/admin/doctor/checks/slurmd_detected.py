@@ -16,17 +16,17 @@ def check_detected(facts: Facts) -> Iterator[Finding]:
     if found is None or name is None:
         return
     row = known[name]
-    said = gpus_of(row), shards_of(row)
+    configured = gpus_of(row), shards_of(row)
     subject, detail = "detected", f"slurmd finds {found.gpus} GPUs and {found.shards} shards here"
-    if (found.gpus, found.shards) == said:
+    if (found.gpus, found.shards) == configured:
         yield ok(subject, f"{detail}, as slurm.conf says of {name}")
-    elif found.gpus < said[0] or found.shards < said[1]:
-        text = f"{detail}, and slurm.conf says {said[0]} and {said[1]} of {name}: slurmctld drains it"
+    elif found.gpus < configured[0] or found.shards < configured[1]:
+        text = f"{detail}, and slurm.conf says {configured[0]} and {configured[1]} of {name}: slurmctld drains it"
         yield fail(
             subject, text, "compare gres.conf with `slurmd -G`, or look for the GPU that nvidia-smi lacks"
         )
     else:
-        text = f"{detail}, and slurm.conf says {said[0]} and {said[1]} of {name}: the rest is never used"
+        text = f"{detail}, and slurm.conf says {configured[0]} and {configured[1]} of {name}: the rest is never used"
         yield warn(subject, text, "give the node's Gres in slurm.conf what `slurmd -G` shows")
     promised = row.get("realmemory", "")
     overridden = facts.slurm is not None and "config_overrides" in facts.slurm.settings.get(
@@ -34,8 +34,8 @@ def check_detected(facts: Facts) -> Iterator[Finding]:
     )
     if promised.isdigit() and found.memory_mib and int(promised) > found.memory_mib and not overridden:
         text = f"{name} has {found.memory_mib} MiB of memory, and slurm.conf says {promised}: slurmctld drains it"
-        deeds = row_of(facts, "nodename", name, "RealMemory", str(found.memory_mib))
-        yield fail(subject, text, deeds or "what `slurmd -C` says")
+        actions = row_of(facts, "nodename", name, "RealMemory", str(found.memory_mib))
+        yield fail(subject, text, actions or "what `slurmd -C` says")
 
 
 def _this_node(facts: Facts) -> str | None:

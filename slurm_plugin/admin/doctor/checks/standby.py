@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, unseen, warn
-from slurm_plugin.admin.doctor.fixes import Deed, record
+from slurm_plugin.admin.doctor.fixes import FixAction, record
 from slurm_plugin.admin.doctor.slurm_state import beside
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.radd.standby import no_shards
@@ -46,7 +46,7 @@ def check_shard_types(facts: Facts) -> Iterator[Finding]:
     """
     if facts.slurm is None or len(facts.controllers) < 2:
         return
-    deeds: list[Deed] = []
+    actions: list[FixAction] = []
     names: list[str] = []
     for index, row in enumerate(facts.slurm.lines):
         gres = row.get("gres", "") if "nodename" in row else ""
@@ -54,10 +54,10 @@ def check_shard_types(facts: Facts) -> Iterator[Finding]:
         if len(types) == 1 and any(item.name == "shard" and not item.type for item in parse_gres(gres)):
             typed = re.sub(r"(?<![\w:])shard:(?=\d)", f"shard:{types.pop()}:", gres)
             names.append(row["nodename"])
-            deeds.append(record(facts.slurm, index, beside(facts, "slurm.conf"), "Gres", typed))
-    if deeds:
+            actions.append(record(facts.slurm, index, beside(facts, "slurm.conf"), "Gres", typed))
+    if actions:
         where = ", ".join(names)
         text = (
             f"{where}: without their type shards are lost when a standby takes over, on 24.11 with the node"
         )
-        yield fail(_SUBJECT, text, tuple(deeds))
+        yield fail(_SUBJECT, text, tuple(actions))

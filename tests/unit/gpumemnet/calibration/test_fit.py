@@ -10,7 +10,7 @@ import pytest
 import recorded
 
 from gpumemnet import gpus
-from gpumemnet.calibration.fit import convolutions, segments, site_table, tellers
+from gpumemnet.calibration.fit import convolutions, derivations, segments, site_table
 from gpumemnet.calibration.fit.convolutions import FITTED, Sample
 from gpumemnet.calibration.fit.parts import PARTS
 from gpumemnet.calibration.measure import convolutions as measure_convolutions
@@ -48,9 +48,9 @@ DEVICE = {
 @pytest.fixture(scope="module")
 def samples() -> list[Sample]:
     return [
-        tellers.sample(told)
+        derivations.sample(values)
         for sweep in recorded.sweeps()[:4]
-        for told in recorded.convolutions(sweep)["convolutions"]
+        for values in recorded.convolutions(sweep)["convolutions"]
     ]
 
 
@@ -106,7 +106,7 @@ def test_recorded_convolutions_give_the_shipped_numbers(samples: list[Sample]) -
 
 def drawn() -> list[dict[str, Any]]:
     """What a GPU that follows other rules would tell of the convolutions that are drawn, without the bytes."""
-    told: list[dict[str, Any]] = []
+    values: list[dict[str, Any]] = []
     for seed in range(2):
         for call in measure_convolutions.convolutions(seed, near=bool(seed % 2)):
             batch, _, *sides = call["x"]
@@ -120,8 +120,8 @@ def drawn() -> list[dict[str, Any]]:
             ]
             shapes = {"x": call["x"], "y": y, "area": call["w"][2] * call["w"][3], "groups": call["groups"]}
             more = {"item_bytes": recorded.ITEM_BYTES[call["dtype"]], "strided": call["stride"] > 1}
-            told += [{**shapes, **more, "kind": kind, "workspace_bytes": 0} for kind in ConvPass]
-    return told
+            values += [{**shapes, **more, "kind": kind, "workspace_bytes": 0} for kind in ConvPass]
+    return values
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ def drawn() -> list[dict[str, Any]]:
 )
 def test_another_gpus_numbers_are_found(name: str, other: int) -> None:
     truth = {**CUDNN, name: other}
-    told = [tellers.sample(each) for each in drawn()]
-    fitted = convolutions.fit([Sample(one.plan, workspace_by(one.plan, truth)) for one in told], CUDNN)
+    values = [derivations.sample(each) for each in drawn()]
+    fitted = convolutions.fit([Sample(one.plan, workspace_by(one.plan, truth)) for one in values], CUDNN)
     assert (fitted[name].value, fitted[name].decided) == (other, True)
     assert {rest: fitted[rest].value for rest in FITTED if rest != name} == {
         rest: CUDNN[rest] for rest in FITTED if rest != name
@@ -156,7 +156,7 @@ def test_the_bases_follow_from_the_measured_rows() -> None:
 
 
 def all_seen(**changes: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    values: dict[str, Any] = {
         "device": DEVICE,
         "conv": {"base_bytes": 760 * MIB},
         "dense": {"base_bytes": 742 * MIB},
@@ -166,7 +166,7 @@ def all_seen(**changes: Any) -> dict[str, Any]:
         "mps": {"server_bytes": 66 * MIB, "client_bytes": 532 * MIB},
         "convolutions-0": recorded.convolutions(recorded.sweeps()[0]),
     }  # fmt: skip
-    return told | changes
+    return values | changes
 
 
 def test_all_that_an_h200_tells_is_what_our_table_says(site: Path) -> None:
@@ -190,12 +190,14 @@ def test_all_that_an_h200_tells_is_what_our_table_says(site: Path) -> None:
 
 
 def test_a_new_gpu_of_a_site_is_known_by_its_product(site: Path) -> None:
-    told = all_seen(
+    values = all_seen(
         device=DEVICE
         | {"gpu": "NVIDIA RTX A6000", "memory_bytes": 48 * GIB, "multiprocessors": 84, "threads": 1536}
     )
     site.write_text(
-        site_table.as_text(site_table.rows(told | {"conv": {"base_bytes": 500 * MIB}}, found_by="here").rules)
+        site_table.as_text(
+            site_table.rows(values | {"conv": {"base_bytes": 500 * MIB}}, found_by="here").rules
+        )
     )
     read_anew()
     found = gpus.gpu_named("NVIDIA RTX A6000")
@@ -217,13 +219,13 @@ def test_rows_of_another_gpu_stay(site: Path) -> None:
 
 @pytest.mark.parametrize("part", [part.name for part in PARTS[1:]])
 @pytest.mark.parametrize(
-    "told", [None, {}, {"base_bytes": -1, "segments": [], "reserves": [["lstm", 1, 0, 0, 0]]}]
+    "values", [None, {}, {"base_bytes": -1, "segments": [], "reserves": [["lstm", 1, 0, 0, 0]]}]
 )
-def test_a_part_that_tells_nothing_costs_its_own_rows_alone(part: str, told: Any) -> None:
+def test_a_part_that_tells_nothing_costs_its_own_rows_alone(part: str, values: Any) -> None:
     if part.startswith("convolutions"):
         part = "convolutions-0"
     seen = all_seen()
-    seen.pop(part) if told is None else seen.update({part: told})
+    seen.pop(part) if values is None else seen.update({part: values})
     table = site_table.rows(seen, found_by="here")
     assert table.notes
     assert LIBRARIES - {rule.library for rule in table.rules} <= {TOLD_BY.get(part, part)}

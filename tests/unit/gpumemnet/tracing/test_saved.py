@@ -236,14 +236,14 @@ def test_what_was_not_written_here_is_refused_in_one_line(text: str, problem: st
 
 def test_a_submission_stamps_it_and_radd_books_it(file: str) -> None:
     """The way of `#RAD model=m.rad`: read as the user on the login node, a text in the comment, evaluated by radd."""
-    from slurm_plugin.core.records.submission import Claims
+    from slurm_plugin.core.records.submission import UserDirectives
     from slurm_plugin.directives import profile_of
     from slurm_plugin.estimate import Estimator
 
     said = parse_script(f"#!/bin/sh\n#RAD model={Path(file).name} batch_size=128\n", "job.sh")
     assert said is not None
     text, _ = profile_of(said, (Path(file).parent,)) or ("", ())
-    booked = Estimator().estimate(Claims(profile=text))
+    booked = Estimator().estimate(UserDirectives(profile=text))
     assert booked is not None
     assert booked.source == "trace"
     assert booked.estimate_bytes > SAVED.profiles[2].reserved_bytes
@@ -259,7 +259,7 @@ def test_ranks_that_share_a_gpu_are_booked_each_with_what_its_file_says(
     from slurm_plugin.core.booking.request import request_from
     from slurm_plugin.core.comments.signed_comment import with_profile
     from slurm_plugin.core.config.load import parse_config
-    from slurm_plugin.directives import claims_of, profile_of
+    from slurm_plugin.directives import profile_of, user_directives_of
     from slurm_plugin.estimate import Estimator
 
     file = tmp_path / "m.rad"
@@ -267,16 +267,16 @@ def test_ranks_that_share_a_gpu_are_booked_each_with_what_its_file_says(
     said = parse_script(f"#!/bin/sh\n#RAD model=m.rad {words}\n", "job.sh")
     assert said is not None
     text, _ = profile_of(said, (tmp_path,)) or ("", ())
-    claims = claims_of(said, with_profile("", text) or "")
-    assert claims.profile == text
-    one = Estimator().estimate(claims)
+    stated = user_directives_of(said, with_profile("", text) or "")
+    assert stated.profile == text
+    one = Estimator().estimate(stated)
     assert one is not None
     partition = {"collocate": True, "gpu_memory_mib": 40_000}
     config = parse_config({"mode": "enforce", "partition": {"gpu": partition}}, origin="rad.toml")
 
     def booked(tasks: int) -> tuple[int, int | None]:
         message = {"user_id": 1000, "partition": "gpu", "gres": "gres:gpu:1", "num_tasks": tasks}
-        alone = claims if tasks > 1 else replace(claims, gpus=None)
+        alone = stated if tasks > 1 else replace(stated, gpus=None)
         rewrite = decide(request_from(message), alone, one, config=config, whole_as_gpu=False)
         assert rewrite.booking is not None, rewrite
         return count_of(parse_gres(rewrite.fields["gres"]), "shard"), rewrite.booking.estimate_bytes

@@ -61,8 +61,8 @@ def test_health_queue_and_events(tmp_path: Path):
 
     metrics = telling.ControllerMetrics(look, HookCounts(tmp_path), clock)
     assert told(metrics)["rad_radd_events_total", "bug"] == 0, "an alert's first increase is seen"
-    HookLog(str(tmp_path), "radd", job_id=0, clock=clock).say(EventKind.SUBMITTED)
-    HookLog(str(tmp_path), "prolog", job_id=0, clock=clock).say(EventKind.PLACED)
+    HookLog(str(tmp_path), "radd", job_id=0, clock=clock).write(EventKind.SUBMITTED)
+    HookLog(str(tmp_path), "prolog", job_id=0, clock=clock).write(EventKind.PLACED)
     found = told(metrics)
     assert found["rad_radd_up",] == 1 and found["rad_radd_answer_seconds",] == 0.002
     assert found["rad_radd_events_total", "submitted"] == 1
@@ -77,7 +77,7 @@ def test_health_queue_and_events(tmp_path: Path):
 
 
 def test_a_look_from_cron_counts_what_happened_before(tmp_path: Path):
-    HookLog(str(tmp_path), "radd", job_id=0, clock=FakeClock()).say(EventKind.BUG)
+    HookLog(str(tmp_path), "radd", job_id=0, clock=FakeClock()).write(EventKind.BUG)
     config = Config(paths=Paths(log=str(tmp_path), socket=str(tmp_path / "none")))
     counted = {
         once: telling.as_text(telling.registry_of(config, FakeClock(), once=once)) for once in (True, False)

@@ -12,7 +12,7 @@ from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.findings import findings
@@ -26,15 +26,15 @@ ALICE, BOB = 1001, 1002
 OURS = Process(pid=900, started_ticks=1)
 
 
-def held(job_id: int, gib: float = 4, *, gpu: str = "GPU-a", **more: object) -> Reservation:
+def allocation(job_id: int, gib: float = 4, *, gpu: str = "GPU-a", **more: object) -> Allocation:
     values: dict[str, object] = {
         "user_id": ALICE,
         "kind": "shared",
-        "seats": (0,),
+        "gpu_indices": (0,),
         "created_s": NOW_S - 60,
         "partition": "gpu",
     }
-    return Reservation(job_id=job_id, gpus=(gpu,), booked_bytes=int(gib * GIB), **{**values, **more})  # type: ignore[arg-type]
+    return Allocation(job_id=job_id, gpus=(gpu,), booked_bytes=int(gib * GIB), **{**values, **more})  # type: ignore[arg-type]
 
 
 def reading(
@@ -54,13 +54,13 @@ def reading(
 
 def found(
     *readings: GpuReading,
-    ledger: tuple[Reservation, ...],
+    ledger: tuple[Allocation, ...],
     jobs: dict[int, int],
     mine: Mine | None = None,
     config: Config = CONFIG,
     ages_s: float = 10.0,
     leaving: frozenset[tuple[int, int]] = frozenset(),
-    owed: dict[str, int] | None = None,
+    overrun_gpus: dict[str, int] | None = None,
     unsure: tuple[int, ...] = (),
 ) -> list[Finding]:
     pids = {row.pid for one in readings for row in one.processes}
@@ -77,13 +77,13 @@ def found(
     capped = frozenset((gpu, one.job_id) for one in ledger for gpu in one.gpus if one.kind == "shared")
     sample = Sample(
         readings=readings,
-        ledger=Ledger(reservations=ledger),
+        ledger=Ledger(allocations=ledger),
         traced=traced,
         mine=mine or Mine(servers={OURS}, clients=capped, capped=capped),
         ages_s={one.process: ages_s for one in traced.values()},
         now_s=NOW_S,
         leaving=leaving,
-        owed_bytes=owed or {},
+        lacking_bytes=overrun_gpus or {},
     )
     return list(findings(sample, config))
 
@@ -93,22 +93,22 @@ def told(rows: list[Finding]) -> list[tuple[str, int | None, str]]:
 
 
 def test_a_job_beyond_its_booking():
-    (one,) = found(reading((11, 40)), ledger=(held(1),), jobs={11: 1})
+    (one,) = found(reading((11, 40)), ledger=(allocation(1),), jobs={11: 1})
     assert (one.kind, one.job_id, one.response) == ("memory", 1, "requeue")
-    assert (one.held_bytes, one.limit_bytes, one.excess_bytes) == (40 * GIB, 4 * GIB, 36 * GIB)
+    assert (one.used_bytes, one.limit_bytes, one.excess_bytes) == (40 * GIB, 4 * GIB, 36 * GIB)
     assert [process.pid for process in one.processes] == [11]
     assert "above its limit of 4.0 GiB" in one.sentence()
 
 
 def test_a_cap_above_the_booking_is_what_a_job_is_judged_by():
-    row = held(1, cap_bytes=8 * GIB)
+    row = allocation(1, cap_bytes=8 * GIB)
     assert found(reading((11, 8)), ledger=(row,), jobs={11: 1}) == []
     (one,) = found(reading((11, 9)), ledger=(row,), jobs={11: 1})
     assert (one.kind, one.limit_bytes, one.response) == ("memory", 8 * GIB, "requeue")
 
 
 def test_all_processes_of_a_job_count():
-    assert told(found(reading((11, 3), (12, 3)), ledger=(held(1),), jobs={11: 1, 12: 1})) == [
+    assert told(found(reading((11, 3), (12, 3)), ledger=(allocation(1),), jobs={11: 1, 12: 1})) == [
         ("memory", 1, "requeue")
     ]
 
@@ -117,28 +117,30 @@ def test_all_processes_of_a_job_count():
 def test_the_site_says_what_is_done(response: str):
     settings = replace(CONFIG.partitions["gpu"], on_overrun=response)  # type: ignore[arg-type]
     config = replace(CONFIG, partitions={"gpu": settings})
-    assert told(found(reading((11, 9)), ledger=(held(1),), jobs={11: 1}, config=config)) == [
+    assert told(found(reading((11, 9)), ledger=(allocation(1),), jobs={11: 1}, config=config)) == [
         ("memory", 1, response)
     ]
 
 
 @pytest.mark.parametrize("partition", ["other", ""])
 def test_what_nobody_configured_is_left_alone(partition: str):
-    assert found(reading((11, 40)), ledger=(held(1, partition=partition),), jobs={11: 1}) == []
+    assert found(reading((11, 40)), ledger=(allocation(1, partition=partition),), jobs={11: 1}) == []
 
 
 def test_what_an_honest_job_cannot_help():
     within = 4 + TOLERANCE_BYTES / GIB
-    assert found(reading((11, within)), ledger=(held(1),), jobs={11: 1}) == []
-    assert found(reading((11, None)), ledger=(held(1),), jobs={11: 1}) == []
-    assert found(reading((OURS.pid, 9)), ledger=(held(1, kind="whole"),), jobs={}) == []
-    assert found(reading((11, 40)), ledger=(held(1),), jobs={11: 1}, ages_s=3600.0) == []  # of an earlier run
-    assert found(replace(reading((11, 40)), healthy=False), ledger=(held(1),), jobs={11: 1}) == []
+    assert found(reading((11, within)), ledger=(allocation(1),), jobs={11: 1}) == []
+    assert found(reading((11, None)), ledger=(allocation(1),), jobs={11: 1}) == []
+    assert found(reading((OURS.pid, 9)), ledger=(allocation(1, kind="whole"),), jobs={}) == []
+    assert (
+        found(reading((11, 40)), ledger=(allocation(1),), jobs={11: 1}, ages_s=3600.0) == []
+    )  # of an earlier run
+    assert found(replace(reading((11, 40)), healthy=False), ledger=(allocation(1),), jobs={11: 1}) == []
 
 
 def test_a_gpu_that_is_cut_into_instances_is_not_judged():
     """Each instance has memory and processes of its own; the whole of them belong to no one job."""
-    assert found(replace(reading((11, 40)), mig=True), ledger=(held(1),), jobs={11: 1}) == []
+    assert found(replace(reading((11, 40)), mig=True), ledger=(allocation(1),), jobs={11: 1}) == []
 
 
 def test_servers_of_ours_and_processes_that_have_gone_hide_nobody():
@@ -149,14 +151,14 @@ def test_servers_of_ours_and_processes_that_have_gone_hide_nobody():
     }
     mine = Mine(servers={OURS}, capped={("GPU-a", 1)})
     ages_s = dict.fromkeys((one.process for one in traced.values()), 1.0)
-    ledger = Ledger(reservations=(held(1),))
+    ledger = Ledger(allocations=(allocation(1),))
     sample = Sample(readings=(rows,), ledger=ledger, traced=traced, mine=mine, ages_s=ages_s, now_s=NOW_S)
     (one,) = findings(sample, CONFIG)
     assert (one.kind, one.job_id) == ("memory", 1)
 
 
 def test_half_a_context_is_too_much_where_somebody_else_holds_the_gpu():
-    ledger = (held(1), held(2, gpu="GPU-b", user_id=BOB))
+    ledger = (allocation(1), allocation(2, gpu="GPU-b", user_id=BOB))
     small = TOLERANCE_BYTES / GIB / 2
     assert told(found(reading((12, small), gpu="GPU-b"), ledger=ledger, jobs={12: 1})) == [
         ("foreign-gpu", 1, "requeue")
@@ -165,13 +167,13 @@ def test_half_a_context_is_too_much_where_somebody_else_holds_the_gpu():
 
 def test_who_leaves_is_not_also_the_worst_of_those_who_stay():
     ledger = (
-        held(1, 10, cap_bytes=20 * GIB, estimate_bytes=4 * GIB),
-        held(2, 10, cap_bytes=20 * GIB, estimate_bytes=8 * GIB),
-        held(3, 30, user_id=BOB),
+        allocation(1, 10, cap_bytes=20 * GIB, estimate_bytes=4 * GIB),
+        allocation(2, 10, cap_bytes=20 * GIB, estimate_bytes=8 * GIB),
+        allocation(3, 30, user_id=BOB),
     )
     rows = reading((11, 14), (21, 12), (31, 1))
     leaving = frozenset({(1, 0)})
-    assert ("surprise", 2, "requeue") in told(
+    assert ("overrun", 2, "requeue") in told(
         found(rows, ledger=ledger, jobs={11: 1, 21: 2, 31: 3}, leaving=leaving)
     ), "it is short without him, too"
 
@@ -179,30 +181,30 @@ def test_who_leaves_is_not_also_the_worst_of_those_who_stay():
 def test_who_leaves_and_is_beyond_everything_is_told_again():
     """Without a cap, and with nobody short any more: what it was told holds until it has gone."""
     (one,) = found(
-        reading((11, 9)), ledger=(held(1),), jobs={11: 1}, mine=Mine(), leaving=frozenset({(1, 0)})
+        reading((11, 9)), ledger=(allocation(1),), jobs={11: 1}, mine=Mine(), leaving=frozenset({(1, 0)})
     )
     assert (one.kind, one.response) == ("memory", "requeue")
 
 
 def test_within_the_tolerance_nobody_is_the_worst():
     above = 4 + TOLERANCE_BYTES / GIB
-    ledger = (held(1, cap_bytes=20 * GIB, estimate_bytes=GIB), held(2, 37, user_id=BOB))
+    ledger = (allocation(1, cap_bytes=20 * GIB, estimate_bytes=GIB), allocation(2, 37, user_id=BOB))
     assert found(reading((11, above), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}) == []
 
 
 def test_a_process_that_has_gone_meanwhile_is_nobodys():
-    ledger, readings = Ledger(reservations=(held(1),)), (reading((11, 40)),)
+    ledger, readings = Ledger(allocations=(allocation(1),)), (reading((11, 40)),)
     sample = Sample(readings=readings, ledger=ledger, traced={}, mine=Mine(), ages_s={}, now_s=NOW_S)
     assert findings(sample, CONFIG) == ()
 
 
 def test_a_job_that_the_ledger_does_not_know_is_left_alone():
-    assert found(reading((11, 40)), ledger=(held(2),), jobs={11: 1}) == []
+    assert found(reading((11, 40)), ledger=(allocation(2),), jobs={11: 1}) == []
 
 
 def test_without_a_cap_a_job_is_stopped_only_where_neighbours_lack_what_they_booked():
     mine = Mine()
-    ledger = (held(1), held(2, 10, user_id=BOB))
+    ledger = (allocation(1), allocation(2, 10, user_id=BOB))
     assert told(found(reading((11, 9), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, mine=mine)) == [
         ("memory", 1, "warn")
     ]
@@ -212,7 +214,7 @@ def test_without_a_cap_a_job_is_stopped_only_where_neighbours_lack_what_they_boo
 
 
 def test_without_caps_the_one_furthest_above_its_booking_goes():
-    ledger = (held(1), held(2), held(3, 10, user_id=BOB))
+    ledger = (allocation(1), allocation(2), allocation(3, 10, user_id=BOB))
     rows = found(reading((11, 14), (21, 18), (31, 1)), ledger=ledger, jobs={11: 1, 21: 2, 31: 3}, mine=Mine())
     assert told(rows) == [("memory", 1, "warn"), ("memory", 2, "requeue")]
 
@@ -226,9 +228,12 @@ def test_who_is_beyond_his_cap_makes_way_for_those_whom_slurm_lets_in(
     owed_gib: int, cap_gib: int, expected: list[tuple[str, int, str]]
 ):
     """Nobody on the GPU lacks anything: they never get there."""
-    owed = {"GPU-a": owed_gib * GIB}
-    ledger = (held(1, cap_bytes=cap_gib * GIB),)
-    assert told(found(reading((11, 35)), ledger=ledger, jobs={11: 1}, mine=Mine(), owed=owed)) == expected
+    overrun_gpus = {"GPU-a": owed_gib * GIB}
+    ledger = (allocation(1, cap_bytes=cap_gib * GIB),)
+    assert (
+        told(found(reading((11, 35)), ledger=ledger, jobs={11: 1}, mine=Mine(), overrun_gpus=overrun_gpus))
+        == expected
+    )
 
 
 def test_who_is_only_warned_keeps_nobody_else_from_giving_way():
@@ -236,9 +241,9 @@ def test_who_is_only_warned_keeps_nobody_else_from_giving_way():
     warns = PartitionConfig(collocate=True, shards_per_gpu=40, on_overrun="warn")
     config = replace(CONFIG, partitions={**CONFIG.partitions, "calm": warns})
     ledger = (
-        held(1, cap_bytes=20 * GIB),
-        held(2, partition="calm"),
-        held(3, 10, user_id=BOB),
+        allocation(1, cap_bytes=20 * GIB),
+        allocation(2, partition="calm"),
+        allocation(3, 10, user_id=BOB),
     )
     rows = found(
         reading((11, 14), (21, 18), (31, 1)),
@@ -247,18 +252,18 @@ def test_who_is_only_warned_keeps_nobody_else_from_giving_way():
         mine=Mine(),
         config=config,
     )
-    assert told(rows) == [("surprise", 1, "requeue"), ("memory", 2, "warn")]
+    assert told(rows) == [("overrun", 1, "requeue"), ("memory", 2, "warn")]
 
 
 def test_up_to_its_cap_a_job_may_have_what_nobody_booked():
-    ledger = (held(1, cap_bytes=20 * GIB, estimate_bytes=3 * GIB), held(2, 10, user_id=BOB))
+    ledger = (allocation(1, cap_bytes=20 * GIB, estimate_bytes=3 * GIB), allocation(2, 10, user_id=BOB))
     assert found(reading((11, 20), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}) == []
 
 
 def test_a_surprise_gives_way_to_what_others_booked():
-    ledger = (held(1, cap_bytes=40 * GIB, estimate_bytes=3 * GIB), held(2, 10, user_id=BOB))
+    ledger = (allocation(1, cap_bytes=40 * GIB, estimate_bytes=3 * GIB), allocation(2, 10, user_id=BOB))
     (one,) = found(reading((11, 32), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2})
-    assert (one.kind, one.job_id, one.response, one.limit_bytes) == ("surprise", 1, "requeue", 4 * GIB)
+    assert (one.kind, one.job_id, one.response, one.limit_bytes) == ("overrun", 1, "requeue", 4 * GIB)
     assert "another job lacks booked memory" in one.sentence()
 
 
@@ -267,57 +272,57 @@ def test_a_surprise_gives_way_to_what_others_booked():
 )
 def test_an_honest_surprise_is_never_ended_for_good(setting: str, response: str):
     config = replace(CONFIG, partitions={"gpu": replace(CONFIG.partitions["gpu"], on_overrun=setting)})  # type: ignore[arg-type]
-    ledger = (held(1, cap_bytes=40 * GIB), held(2, 10, user_id=BOB))
+    ledger = (allocation(1, cap_bytes=40 * GIB), allocation(2, 10, user_id=BOB))
     rows = found(reading((11, 32), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, config=config)
-    assert told(rows) == [("surprise", 1, response)]
+    assert told(rows) == [("overrun", 1, response)]
 
 
 def test_whoever_is_furthest_above_his_own_estimate_goes_first():
     """Not who holds most, nor who is furthest above what he booked: who estimated high booked for it."""
     ledger = (
-        held(1, 10, cap_bytes=20 * GIB, estimate_bytes=9 * GIB),
-        held(2, 10, cap_bytes=20 * GIB, estimate_bytes=3 * GIB),
-        held(3, 14, user_id=BOB),
+        allocation(1, 10, cap_bytes=20 * GIB, estimate_bytes=9 * GIB),
+        allocation(2, 10, cap_bytes=20 * GIB, estimate_bytes=3 * GIB),
+        allocation(3, 14, user_id=BOB),
     )
     rows = found(reading((11, 15), (21, 14), (31, 1)), ledger=ledger, jobs={11: 1, 21: 2, 31: 3})
-    assert told(rows) == [("surprise", 2, "requeue")]
+    assert told(rows) == [("overrun", 2, "requeue")]
 
 
 def test_many_jobs_that_each_stay_within_the_tolerance_are_a_surprise_together():
     """Twelve jobs of one user hold half a GiB too much each: that is six GiB of what another one booked."""
-    thieves = tuple(held(job, 1, cap_bytes=2 * GIB, estimate_bytes=GIB) for job in range(1, 13))
-    ledger = (*thieves, held(20, 26, user_id=BOB))
+    thieves = tuple(allocation(job, 1, cap_bytes=2 * GIB, estimate_bytes=GIB) for job in range(1, 13))
+    ledger = (*thieves, allocation(20, 26, user_id=BOB))
     rows = [(10 + job, 1.5) for job in range(1, 13)]
     jobs = {10 + job: job for job in range(1, 13)} | {99: 20}
     assert found(reading(*rows, (99, 10), total=44), ledger=ledger, jobs=jobs) == [], "Bob can get all of his"
     ((kind, job, response),) = told(found(reading(*rows, (99, 10), total=43), ledger=ledger, jobs=jobs))
-    assert (kind, response) == ("surprise", "requeue") and job in range(1, 13)
+    assert (kind, response) == ("overrun", "requeue") and job in range(1, 13)
 
 
 def test_while_one_leaves_nobody_else_is_stopped_for_what_he_still_holds():
     """One of its two processes has ended: another job looks worse now, and would go for nothing."""
     ledger = (
-        held(1, 10, cap_bytes=20 * GIB, estimate_bytes=4 * GIB),
-        held(2, 10, cap_bytes=20 * GIB, estimate_bytes=8 * GIB),
-        held(3, 19, user_id=BOB),
+        allocation(1, 10, cap_bytes=20 * GIB, estimate_bytes=4 * GIB),
+        allocation(2, 10, cap_bytes=20 * GIB, estimate_bytes=8 * GIB),
+        allocation(3, 19, user_id=BOB),
     )
     jobs = {11: 1, 12: 1, 21: 2, 31: 3}
     leaving = frozenset({(1, 0)})
     both = reading((11, 6), (12, 8), (21, 12), (31, 1))
-    assert told(found(both, ledger=ledger, jobs=jobs)) == [("surprise", 1, "requeue")]
+    assert told(found(both, ledger=ledger, jobs=jobs)) == [("overrun", 1, "requeue")]
     half = reading((12, 8), (21, 12), (31, 1))
-    assert told(found(half, ledger=ledger, jobs=jobs)) == [("surprise", 2, "requeue")]
+    assert told(found(half, ledger=ledger, jobs=jobs)) == [("overrun", 2, "requeue")]
     assert found(half, ledger=ledger, jobs=jobs, leaving=leaving) == []
     gone = reading((21, 15), (31, 1))
-    assert told(found(gone, ledger=ledger, jobs=jobs)) == [("surprise", 2, "requeue")]
+    assert told(found(gone, ledger=ledger, jobs=jobs)) == [("overrun", 2, "requeue")]
     assert found(gone, ledger=ledger, jobs=jobs, leaving=leaving) == [], "what it booked is free, too"
     assert found(gone, ledger=ledger, jobs=jobs, leaving=frozenset({(1, 7)})) != [], "of another run"
 
 
 def test_who_leaves_and_does_not_go_is_told_again():
-    ledger = (held(1, 4, cap_bytes=40 * GIB, estimate_bytes=3 * GIB), held(2, 10, user_id=BOB))
+    ledger = (allocation(1, 4, cap_bytes=40 * GIB, estimate_bytes=3 * GIB), allocation(2, 10, user_id=BOB))
     rows = found(reading((11, 32), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, leaving=frozenset({(1, 0)}))
-    assert told(rows) == [("surprise", 1, "requeue")]
+    assert told(rows) == [("overrun", 1, "requeue")]
 
 
 @given(
@@ -330,7 +335,7 @@ def test_who_keeps_to_his_booking_is_never_stopped_for_a_surprise_of_others(
     sizes: list[tuple[float, int, int]], capped: bool
 ):
     ledger = tuple(
-        held(job, booked, cap_bytes=(booked + more) * GIB, estimate_bytes=booked * GIB // 2)
+        allocation(job, booked, cap_bytes=(booked + more) * GIB, estimate_bytes=booked * GIB // 2)
         for job, (_, booked, more) in enumerate(sizes, start=1)
     )
     rows = found(
@@ -341,11 +346,11 @@ def test_who_keeps_to_his_booking_is_never_stopped_for_a_surprise_of_others(
     )
     within = {job for job, (size, booked, _) in enumerate(sizes, start=1) if size <= booked}
     assert not within & {one.job_id for one in rows}
-    assert len([one for one in rows if one.kind == "surprise"]) <= 1
+    assert len([one for one in rows if one.kind == "overrun"]) <= 1
 
 
 def test_a_gpu_that_another_job_holds():
-    ledger = (held(1), held(2, gpu="GPU-b", user_id=BOB))
+    ledger = (allocation(1), allocation(2, gpu="GPU-b", user_id=BOB))
     rows = found(reading((11, 1)), reading((12, 1), gpu="GPU-b"), ledger=ledger, jobs={11: 1, 12: 1})
     assert told(rows) == [("foreign-gpu", 1, "requeue")]
     assert (
@@ -356,7 +361,7 @@ def test_a_gpu_that_another_job_holds():
 
 
 def test_a_whole_job_has_its_gpu_to_itself_but_no_other():
-    ledger = (held(1, 40, kind="whole"), held(2, gpu="GPU-b", user_id=BOB))
+    ledger = (allocation(1, 40, kind="whole"), allocation(2, gpu="GPU-b", user_id=BOB))
     assert found(reading((11, 39)), ledger=ledger, jobs={11: 1}) == []
     assert told(found(reading((11, 9), gpu="GPU-b"), ledger=ledger, jobs={11: 1})) == [
         ("foreign-gpu", 1, "requeue")
@@ -364,7 +369,7 @@ def test_a_whole_job_has_its_gpu_to_itself_but_no_other():
 
 
 def test_past_its_mps_server():
-    ledger = (held(1),)
+    ledger = (allocation(1),)
     assert told(found(reading((11, 1), mps=False), ledger=ledger, jobs={11: 1})) == [
         ("outside-mps", 1, "warn")
     ]
@@ -374,11 +379,11 @@ def test_past_its_mps_server():
 
 
 def test_a_stranger_on_a_whole_gpu_is_named_and_never_stopped():
-    whole = held(1, 40, kind="whole")
+    whole = allocation(1, 40, kind="whole")
     (one,) = found(reading((11, 9), (66, 20)), ledger=(whole,), jobs={11: 1})
     assert (one.kind, one.job_id, one.response, one.processes[0].pid) == ("unmanaged", None, "warn", 66)
     assert found(reading((11, 9), (66, 0.01)), ledger=(whole,), jobs={11: 1}) == []
-    assert found(reading((11, 2), (66, 20)), ledger=(held(1),), jobs={11: 1}) == []
+    assert found(reading((11, 2), (66, 20)), ledger=(allocation(1),), jobs={11: 1}) == []
 
 
 @given(
@@ -389,7 +394,7 @@ def test_a_stranger_on_a_whole_gpu_is_named_and_never_stopped():
 def test_who_stays_within_his_booking_is_never_found(sizes: list[int], booked: int, age_s: float):
     """However its processes share it, and whatever the neighbour does."""
     fair = [size * MIB * booked // max(1, sum(sizes)) for size in sizes]
-    ledger = (held(1, booked / 1024), held(2, 1, user_id=BOB))
+    ledger = (allocation(1, booked / 1024), allocation(2, 1, user_id=BOB))
     rows = reading(*((11 + i, size / GIB) for i, size in enumerate(fair)), (90, 30))
     jobs = {11 + i: 1 for i in range(len(fair))} | {90: 2}
     assert 1 not in [one.job_id for one in found(rows, ledger=ledger, jobs=jobs, ages_s=age_s)]
@@ -397,50 +402,50 @@ def test_who_stays_within_his_booking_is_never_found(sizes: list[int], booked: i
 
 def test_an_honest_surprise_stays_where_the_thief_goes():
     """Both were stopped: the thief for what he took, and his neighbour for what that left."""
-    thief, honest = held(1), held(2, 10, cap_bytes=16 * GIB, estimate_bytes=10 * GIB, user_id=BOB)
-    ledger = (thief, honest, held(3, 10, user_id=BOB))
+    thief, honest = allocation(1), allocation(2, 10, cap_bytes=16 * GIB, estimate_bytes=10 * GIB, user_id=BOB)
+    ledger = (thief, honest, allocation(3, 10, user_id=BOB))
     rows, jobs = reading((11, 20), (12, 13), (13, 2)), {11: 1, 12: 2, 13: 3}
     assert told(found(rows, ledger=ledger, jobs=jobs)) == [("memory", 1, "requeue")]
-    wide = (thief, honest, held(3, 28, user_id=BOB))
-    assert ("surprise", 2, "requeue") in told(found(rows, ledger=wide, jobs=jobs)), (
+    wide = (thief, honest, allocation(3, 28, user_id=BOB))
+    assert ("overrun", 2, "requeue") in told(found(rows, ledger=wide, jobs=jobs)), (
         "it is short without him, too"
     )
     warns = Config(partitions={"gpu": replace(CONFIG.partitions["gpu"], on_overrun="warn")})
     assert told(found(rows, ledger=ledger, jobs=jobs, config=warns)) == [
         ("memory", 1, "warn"),
-        ("surprise", 2, "warn"),
+        ("overrun", 2, "warn"),
     ]
 
 
 def test_what_a_job_that_is_leaving_holds_is_as_good_as_free():
-    honest = held(2, 10, cap_bytes=16 * GIB, estimate_bytes=10 * GIB, user_id=BOB)
-    ledger = (held(1, 20, cap_bytes=30 * GIB), honest, held(3, 10, user_id=BOB))
+    honest = allocation(2, 10, cap_bytes=16 * GIB, estimate_bytes=10 * GIB, user_id=BOB)
+    ledger = (allocation(1, 20, cap_bytes=30 * GIB), honest, allocation(3, 10, user_id=BOB))
     rows, jobs = reading((11, 20), (12, 13), (13, 2)), {11: 1, 12: 2, 13: 3}
-    assert told(found(rows, ledger=ledger, jobs=jobs)) == [("surprise", 2, "requeue")]
+    assert told(found(rows, ledger=ledger, jobs=jobs)) == [("overrun", 2, "requeue")]
     assert found(rows, ledger=ledger, jobs=jobs, leaving=frozenset({(1, 0)})) == []
 
 
 def test_a_booking_below_the_estimate_is_what_a_job_is_measured_by():
     """Who books less than he is expected to need is further above than he looks."""
     ledger = (
-        held(1, 4, cap_bytes=30 * GIB, estimate_bytes=20 * GIB),
-        held(2, 6, cap_bytes=30 * GIB, estimate_bytes=6 * GIB, user_id=BOB),
-        held(3, 30, user_id=BOB),
+        allocation(1, 4, cap_bytes=30 * GIB, estimate_bytes=20 * GIB),
+        allocation(2, 6, cap_bytes=30 * GIB, estimate_bytes=6 * GIB, user_id=BOB),
+        allocation(3, 30, user_id=BOB),
     )
     rows = found(reading((11, 8), (12, 9), (13, 1)), ledger=ledger, jobs={11: 1, 12: 2, 13: 3})
-    assert told(rows) == [("surprise", 1, "requeue")]
+    assert told(rows) == [("overrun", 1, "requeue")]
 
 
 def test_jobs_that_are_not_ours_and_whole_gpus_are_not_measured():
-    assert found(reading((11, 40)), ledger=(held(1, managed=False),), jobs={11: 1}) == []
-    assert found(reading((11, 40)), ledger=(held(1, 38, kind="whole"),), jobs={11: 1}) == []
+    assert found(reading((11, 40)), ledger=(allocation(1, managed=False),), jobs={11: 1}) == []
+    assert found(reading((11, 40)), ledger=(allocation(1, 38, kind="whole"),), jobs={11: 1}) == []
 
 
 def test_what_is_not_certain_is_no_reason_to_stop_anybody():
     """A process that only says whose it is counts against no job, on its GPU or on another's."""
-    ledger = (held(1), held(2))
+    ledger = (allocation(1), allocation(2))
     rows = reading((10, 1), (11, 30))
     assert [one.job_id for one in found(rows, ledger=ledger, jobs={10: 1, 11: 1})] == [1]
     assert found(rows, ledger=ledger, jobs={10: 1, 11: 1}, unsure=(11,)) == []
-    elsewhere = (held(1), held(2, gpu="GPU-b"))
+    elsewhere = (allocation(1), allocation(2, gpu="GPU-b"))
     assert found(rows, ledger=elsewhere, jobs={10: 1, 11: 2}, unsure=(11,)) == []

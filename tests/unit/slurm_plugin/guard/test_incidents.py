@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.process.identity import Process
-from slurm_plugin.core.records.node import Outcome, Verdict
+from slurm_plugin.core.records.node import Diagnosis, Outcome
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incident_file import incidents_path, read_incidents, write_incidents
@@ -20,8 +20,8 @@ from slurm_plugin.guard.incidents import (
     OVERHEAD_BYTES,
     Ended,
     Incident,
+    diagnosis_of,
     incident_of,
-    verdict_of,
     with_incidents,
 )
 
@@ -42,7 +42,7 @@ LOST = Ended(job_id=2, restart=0, gpus=("GPU-a",), limit_bytes=4 * GIB, outcome=
 
 
 def test_who_ran_out_of_memory_beside_a_thief_is_a_victim():
-    assert verdict_of(LOST, (THEFT,), now_s=NOW_S) == Verdict(
+    assert diagnosis_of(LOST, (THEFT,), now_s=NOW_S) == Diagnosis(
         kind="victim", culprit=1, culprit_user_id=ALICE, detail=THEFT.detail
     )
 
@@ -63,8 +63,8 @@ def test_who_ran_out_of_memory_beside_a_thief_is_a_victim():
     ],
 )
 def test_who_is_one_by_a_hair(incident: Incident, ended: Ended):
-    verdict = verdict_of(ended, (incident,), now_s=NOW_S)
-    assert verdict is not None and verdict.kind == "victim"
+    diagnosis = diagnosis_of(ended, (incident,), now_s=NOW_S)
+    assert diagnosis is not None and diagnosis.kind == "victim"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_who_is_one_by_a_hair(incident: Incident, ended: Ended):
     ],
 )
 def test_who_is_none(incident: Incident, ended: Ended):
-    assert verdict_of(ended, (incident,), now_s=NOW_S) is None
+    assert diagnosis_of(ended, (incident,), now_s=NOW_S) is None
 
 
 def test_a_whole_gpu_that_a_stranger_sat_on():
@@ -111,20 +111,20 @@ def test_a_whole_gpu_that_a_stranger_sat_on():
     whole = replace(
         LOST, limit_bytes=140 * GIB, outcome=replace(OOM, peak_bytes=100 * GIB, attempted_bytes=20 * GIB)
     )
-    verdict = verdict_of(whole, (stranger,), now_s=NOW_S)
-    assert verdict is not None
-    assert (verdict.kind, verdict.culprit, verdict.culprit_user_id) == ("victim", None, BOB)
+    diagnosis = diagnosis_of(whole, (stranger,), now_s=NOW_S)
+    assert diagnosis is not None
+    assert (diagnosis.kind, diagnosis.culprit, diagnosis.culprit_user_id) == ("victim", None, BOB)
 
 
 @pytest.mark.parametrize("kind", ["fault", "server"])
 def test_only_whom_roots_log_names_is_a_victim_of_a_fault(kind: str):
     fault = replace(THEFT, kind=kind, victims=(2, 3))
     failed = replace(LOST, outcome=Outcome(kind="failed"))
-    verdict = verdict_of(failed, (fault,), now_s=NOW_S)
-    assert verdict is not None and verdict.kind == "victim"
-    assert verdict_of(replace(failed, job_id=4), (fault,), now_s=NOW_S) is None
-    assert verdict_of(replace(failed, job_id=1), (fault,), now_s=NOW_S) is None
-    assert verdict_of(failed, (replace(fault, last_s=NOW_S - 120),), now_s=NOW_S) is None
+    diagnosis = diagnosis_of(failed, (fault,), now_s=NOW_S)
+    assert diagnosis is not None and diagnosis.kind == "victim"
+    assert diagnosis_of(replace(failed, job_id=4), (fault,), now_s=NOW_S) is None
+    assert diagnosis_of(replace(failed, job_id=1), (fault,), now_s=NOW_S) is None
+    assert diagnosis_of(failed, (replace(fault, last_s=NOW_S - 120),), now_s=NOW_S) is None
 
 
 def test_whose_fault_it_was_is_no_victim_of_the_server_that_ended_with_it():
@@ -133,11 +133,11 @@ def test_whose_fault_it_was_is_no_victim_of_the_server_that_ended_with_it():
     server = replace(THEFT, kind="server", culprit=None, culprit_user_id=None, victims=(2, 3))
     failed = replace(LOST, outcome=Outcome(kind="failed"))
     for incidents in ((fault, server), (server, fault)):
-        assert verdict_of(failed, incidents, now_s=NOW_S) is None
-        victim = verdict_of(replace(failed, job_id=3), incidents, now_s=NOW_S)
+        assert diagnosis_of(failed, incidents, now_s=NOW_S) is None
+        victim = diagnosis_of(replace(failed, job_id=3), incidents, now_s=NOW_S)
         assert victim is not None and victim.kind == "victim"
     long_ago = replace(fault, last_s=NOW_S - 120)
-    assert verdict_of(failed, (long_ago, server), now_s=NOW_S) is not None, "this end has another cause"
+    assert diagnosis_of(failed, (long_ago, server), now_s=NOW_S) is not None, "this end has another cause"
 
 
 def test_who_ends_his_server_in_each_run_is_its_victim_a_few_times_only():
@@ -148,13 +148,15 @@ def test_who_ends_his_server_in_each_run_is_its_victim_a_few_times_only():
     server = replace(THEFT, kind="server", culprit=None, culprit_user_id=None, victims=(2,))
     failed = replace(LOST, outcome=Outcome(kind="failed"))
     victims = [
-        verdict.server_ends
+        diagnosis.server_ends
         for before in range(20)
-        if (verdict := verdict_of(replace(failed, server_ends=before, restart=20), (server,), now_s=NOW_S))
+        if (
+            diagnosis := diagnosis_of(replace(failed, server_ends=before, restart=20), (server,), now_s=NOW_S)
+        )
     ]
     assert victims == list(range(1, MOST_UNEXPLAINED + 1))
     named = replace(server, kind="fault", culprit=1)
-    assert verdict_of(replace(failed, server_ends=19), (named,), now_s=NOW_S) is not None, (
+    assert diagnosis_of(replace(failed, server_ends=19), (named,), now_s=NOW_S) is not None, (
         "the log says whose fault it was"
     )
 
@@ -164,16 +166,16 @@ def test_who_was_stopped_is_told_so_and_is_no_victim(rerun: bool):
     stopped = replace(THEFT, stopped=True, rerun=rerun)
     other = replace(THEFT, culprit=9, gpu="GPU-a")
     ended = replace(LOST, job_id=1)
-    verdict = verdict_of(ended, (stopped, other), now_s=NOW_S)
-    assert verdict is not None
-    assert (verdict.kind, verdict.rerun, verdict.culprit_user_id) == ("overrun", rerun, ALICE)
-    assert verdict_of(replace(ended, restart=1), (stopped,), now_s=NOW_S) is None
+    diagnosis = diagnosis_of(ended, (stopped, other), now_s=NOW_S)
+    assert diagnosis is not None
+    assert (diagnosis.kind, diagnosis.rerun, diagnosis.culprit_user_id) == ("overrun", rerun, ALICE)
+    assert diagnosis_of(replace(ended, restart=1), (stopped,), now_s=NOW_S) is None
 
 
 @pytest.mark.parametrize("kind", ["memory", "fault"])
 def test_what_was_seen_before_the_clock_was_set_back_hurts_nobody_now(kind: str):
     old = replace(THEFT, kind=kind, victims=(2,), first_s=NOW_S + 3590, last_s=NOW_S + 3600)
-    assert verdict_of(LOST, (old,), now_s=NOW_S) is None
+    assert diagnosis_of(LOST, (old,), now_s=NOW_S) is None
     stopped = replace(old, stopped=True)
     assert with_incidents((stopped,), (), now_s=NOW_S) == (stopped,), "who was just stopped is still told why"
     anew = replace(old, first_s=NOW_S, last_s=NOW_S)
@@ -223,7 +225,7 @@ def test_a_job_runs_again_only_if_it_was_stopped_for_that(response: str, stopped
         job_id=1,
         user_id=ALICE,
         restart=0,
-        held_bytes=9,
+        used_bytes=9,
         limit_bytes=4,
         free_bytes=0,
         processes=(Process(pid=1, started_ticks=1),),

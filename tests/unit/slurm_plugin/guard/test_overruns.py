@@ -11,7 +11,7 @@ from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import MIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.overruns import TOLERANCE_BYTES, overruns
@@ -52,17 +52,17 @@ def cases(draw: st.DrawFn) -> Case:
     """Draw up to six jobs of three users on one GPU, which may be overcommitted in every way."""
     count = draw(st.integers(1, 6))
     rows: list[tuple[GpuProcess, Process]] = []
-    ledger: list[Reservation] = []
+    ledger: list[Allocation] = []
     for job_id in range(1, count + 1):
         booked, more, used = draw(st.integers(1, 40)), draw(st.integers(0, 20)), draw(st.integers(0, 60))
         estimate = draw(st.none() | st.integers(1, 40))
         ledger.append(
-            Reservation(
+            Allocation(
                 job_id=job_id,
                 user_id=draw(st.integers(1001, 1003)),
                 kind=draw(st.sampled_from(("shared", "shared", "shared", "whole"))),
                 gpus=(draw(st.sampled_from((GPU, GPU, GPU, GPU, "GPU-b"))),),
-                seats=(0,),
+                gpu_indices=(0,),
                 booked_bytes=booked * STEP_BYTES,
                 cap_bytes=draw(st.sampled_from((None, (booked + more) * STEP_BYTES))),
                 estimate_bytes=None if estimate is None else estimate * STEP_BYTES,
@@ -85,22 +85,24 @@ def cases(draw: st.DrawFn) -> Case:
         processes=tuple(row for row, _ in rows),
     )
     shares = tuple(
-        Share(reading=reading, held=held, settings=SETTINGS[held.partition], rows=(row,))
-        for held, row in zip(ledger, rows, strict=True)
+        Share(reading=reading, allocation=allocation, settings=SETTINGS[allocation.partition], rows=(row,))
+        for allocation, row in zip(ledger, rows, strict=True)
     )
     runs = [share.run for share in shares]
     sample = Sample(
         readings=(reading,),
-        ledger=Ledger(reservations=tuple(ledger)),
+        ledger=Ledger(allocations=tuple(ledger)),
         traced={
-            held.job_id: Traced(process=process, job_id=held.job_id, user_id=held.user_id, certain=True)
-            for held, (_, process) in zip(ledger, rows, strict=True)
+            allocation.job_id: Traced(
+                process=process, job_id=allocation.job_id, user_id=allocation.user_id, certain=True
+            )
+            for allocation, (_, process) in zip(ledger, rows, strict=True)
         },
         mine=Mine(capped=frozenset((GPU, job) for job in draw(st.sets(st.integers(1, count))))),
         ages_s={},
         now_s=100.0,
         leaving=frozenset(draw(st.sets(st.sampled_from(runs)))) | {(1, 7)},
-        owed_bytes=draw(st.sampled_from(({}, {GPU: 8 * STEP_BYTES}, {GPU: 60 * STEP_BYTES}))),
+        lacking_bytes=draw(st.sampled_from(({}, {GPU: 8 * STEP_BYTES}, {GPU: 60 * STEP_BYTES}))),
     )
     return Case(reading, shares, sample)
 
@@ -110,30 +112,30 @@ def stops(finding: Finding | None) -> bool:
 
 
 def is_judged(share: Share) -> bool:
-    return share.held.kind == "shared" and GPU in share.held.gpus
+    return share.allocation.kind == "shared" and GPU in share.allocation.gpus
 
 
 def is_above_limit(share: Share) -> bool:
-    return share.total_bytes > share.held.limit_bytes + TOLERANCE_BYTES
+    return share.total_bytes > share.allocation.limit_bytes + TOLERANCE_BYTES
 
 
 @given(cases())
 def test_only_usage_above_the_booking_of_a_shared_job_is_found(case: Case) -> None:
     found = case.found()
     for share in case.shares:
-        if share.held.job_id in found:
-            assert is_judged(share) and share.total_bytes > share.held.booked_bytes
+        if share.allocation.job_id in found:
+            assert is_judged(share) and share.total_bytes > share.allocation.booked_bytes
 
 
 @given(cases())
 def test_usage_above_the_limit_is_always_reported_with_that_limit(case: Case) -> None:
     found = case.found()
     for share in filter(is_judged, case.shares):
-        finding = found.get(share.held.job_id)
+        finding = found.get(share.allocation.job_id)
         above = finding is not None and finding.kind == "memory"
         assert above == is_above_limit(share)
         if finding is not None:
-            limit_bytes = share.held.limit_bytes if above else share.held.booked_bytes
+            limit_bytes = share.allocation.limit_bytes if above else share.allocation.booked_bytes
             assert finding.limit_bytes == limit_bytes
 
 
@@ -142,7 +144,7 @@ def test_a_job_above_an_enforced_limit_is_always_stopped_as_configured(case: Cas
     found = case.found()
     for share in filter(is_judged, case.shares):
         if is_above_limit(share) and case.is_capped(share):
-            assert found[share.held.job_id].response == share.settings.on_overrun
+            assert found[share.allocation.job_id].response == share.settings.on_overrun
 
 
 @given(cases())
@@ -151,10 +153,10 @@ def test_a_partition_that_only_warns_stops_nothing_and_an_overrun_below_the_limi
 ) -> None:
     found = case.found()
     for share in case.shares:
-        finding = found.get(share.held.job_id)
+        finding = found.get(share.allocation.job_id)
         if share.settings.on_overrun == "warn":
             assert not stops(finding)
-        elif finding is not None and finding.kind == "surprise":
+        elif finding is not None and finding.kind == "overrun":
             assert finding.response == "requeue"
 
 
@@ -164,15 +166,15 @@ def stopped_for_others(case: Case) -> list[Share]:
     return [
         share
         for share in case.shares
-        if stops(found.get(share.held.job_id))
+        if stops(found.get(share.allocation.job_id))
         and not case.is_leaving(share)
         and not (is_above_limit(share) and case.is_capped(share))
     ]
 
 
 def above_estimate_bytes(share: Share) -> int:
-    booked = share.held.booked_bytes
-    return share.total_bytes - min(booked, share.held.estimate_bytes or booked)
+    booked = share.allocation.booked_bytes
+    return share.total_bytes - min(booked, share.allocation.estimate_bytes or booked)
 
 
 @given(cases())
@@ -191,10 +193,10 @@ def test_at_most_one_job_is_stopped_to_free_memory_and_it_is_furthest_above_its_
 
 @given(cases())
 def test_with_memory_for_every_booking_no_job_is_stopped_below_its_limit(case: Case) -> None:
-    plenty_bytes = sum(held.booked_bytes for held in case.sample.ledger.reservations)
+    plenty_bytes = sum(allocation.booked_bytes for allocation in case.sample.ledger.allocations)
     reading = replace(case.reading, memory_total_bytes=case.reading.memory_used_bytes + plenty_bytes)
     shares = tuple(replace(share, reading=reading) for share in case.shares)
-    calm = Case(reading, shares, replace(case.sample, readings=(reading,), owed_bytes={}))
+    calm = Case(reading, shares, replace(case.sample, readings=(reading,), lacking_bytes={}))
     assert stopped_for_others(calm) == []
 
 
@@ -203,7 +205,7 @@ def test_a_leaving_job_is_reported_as_stopped_for_as_long_as_it_exceeds_its_book
     found = case.found()
     for share in filter(is_judged, case.shares):
         if case.is_leaving(share) and share.excess_bytes:
-            assert stops(found[share.held.job_id]) == (share.settings.on_overrun != "warn")
+            assert stops(found[share.allocation.job_id]) == (share.settings.on_overrun != "warn")
 
 
 @given(cases(), st.integers(1, 60))

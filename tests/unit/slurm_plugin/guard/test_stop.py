@@ -71,7 +71,7 @@ def test_a_findings_processes_go_at_once_and_the_rest_of_its_job_soon(
             gpu="GPU-a",
             job_id=job_id,
             user_id=user_id,
-            held_bytes=2,
+            used_bytes=2,
             limit_bytes=1,
             free_bytes=0,
             processes=(process,),

@@ -14,7 +14,7 @@ OVER = Finding(
     gpu="GPU-a",
     job_id=1,
     user_id=1001,
-    held_bytes=9 * GIB,
+    used_bytes=9 * GIB,
     limit_bytes=4 * GIB,
     free_bytes=GIB,
     processes=(Process(pid=11, started_ticks=1),),

@@ -16,7 +16,7 @@ from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.requeued_jobs import Lack, Waiting, begin_waiting
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incident_file import read_incidents
@@ -38,7 +38,7 @@ class Tells:
     def __init__(self) -> None:
         self.told: list[int | None] = []
 
-    def tell(self, finding: Finding) -> None:
+    def notify(self, finding: Finding) -> None:
         self.told.append(finding.job_id)
 
 
@@ -77,7 +77,7 @@ class Bench:
         self.guard = self.again()
 
     def again(self) -> Guard:
-        return Guard(self.config, clock=self.clock, stopper=self.stops, teller=self.tells)
+        return Guard(self.config, clock=self.clock, stopper=self.stops, notifier=self.tells)
 
     def look(
         self,
@@ -101,13 +101,13 @@ class Bench:
             processes=tuple(GpuProcess(pid=pid, memory_bytes=gib * GIB, mps=mps) for pid, _, _, gib in rows),
         )
         ledger = Ledger(
-            reservations=tuple(
-                Reservation(
+            allocations=tuple(
+                Allocation(
                     job_id=job_id,
                     user_id=user,
                     kind="shared",
                     gpus=("GPU-a", "GPU-b")[:gpus],
-                    seats=tuple(range(gpus)),
+                    gpu_indices=tuple(range(gpus)),
                     booked_bytes=4 * GIB,
                     created_s=self.clock.monotonic_s()
                     - 86_400,  # pytest stands for its process, and may be old
@@ -302,14 +302,14 @@ def test_who_was_told_to_go_leaves_for_a_quarter_of_a_minute_and_no_process_of_n
         job_id=1,
         user_id=ALICE,
         restart=2,
-        held_bytes=2,
+        used_bytes=2,
         limit_bytes=1,
         free_bytes=0,
         processes=(ME,),
         response="requeue",
     )
-    leaving.told(finding, 100.0)
-    leaving.told(replace(finding, job_id=None), 100.0)
+    leaving.notified(finding, 100.0)
+    leaving.notified(replace(finding, job_id=None), 100.0)
     assert set(leaving.runs(100.0)) == set(leaving.runs(100.0 + LEAVING_S)) == {(1, 2)}
     assert set(leaving.runs(100.0 + LEAVING_S + 0.1)) == set()
 

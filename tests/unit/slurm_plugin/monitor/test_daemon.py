@@ -23,7 +23,7 @@ from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.store import LedgerStore
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.daemon import watch
 from slurm_plugin.monitor.monitor import Monitor
@@ -192,12 +192,12 @@ def two_that_share(bench: Bench, *, sliced: Sequence[str] = (), **first: Any) ->
     store = LedgerStore(bench.run, clock=bench.clock, boot_id="b")
     ledger = Ledger()
     for job_id, smact, more in ((1, 0.6, first), (2, 0.2, {})):
-        held = Reservation(
+        held = Allocation(
             job_id=job_id,
             user_id=1000,
             kind="shared",
             gpus=("GPU-a",),
-            seats=(0,),
+            gpu_indices=(0,),
             booked_bytes=4 * GIB,
             created_s=0.0,
             smact=smact,

@@ -36,12 +36,12 @@ class Started:
             os.kill(os.getpid(), signal.SIGTERM)
             assert list(stopped) == [signal.SIGTERM]
 
-        def start(sweeper: object) -> None:
+        def start(reconciler: object) -> None:
             started.sweeps += 1
 
         monkeypatch.setattr(daemon, "Monitor", Seen)
         monkeypatch.setattr(daemon, "watch", watch)
-        monkeypatch.setattr(daemon.Sweeper, "start", start)
+        monkeypatch.setattr(daemon.Reconciler, "start", start)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from paths import CHECKOUT
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.logs.events import Entry, Event, EventKind
 from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.monitor.export.board import Board
 from slurm_plugin.monitor.export.hook_counts import HookCounts
 from slurm_plugin.monitor.seen import Seen
@@ -55,19 +55,19 @@ def told() -> Iterator[Any]:
             **dict.fromkeys(GpuCounters.__dataclass_fields__, 1),  # type: ignore[arg-type]
         ),
     )
-    held = Reservation(
+    held = Allocation(
         job_id=7,
         user_id=1,
         kind="shared",
         gpus=("GPU-a",),
-        seats=(0,),
+        gpu_indices=(0,),
         booked_bytes=5,
         created_s=0.0,
         estimate_bytes=5,
     )
     usage = JobUsage(job_id=7, first_s=0, last_s=1, peak_bytes=5, mean_smact=0.5)
     board.show(
-        Seen(readings=(reading,), usages={7: usage}, owners={1: 7}, ledger=Ledger(reservations=(held,)))
+        Seen(readings=(reading,), usages={7: usage}, owners={1: 7}, ledger=Ledger(allocations=(held,)))
     )
     yield from metrics.NodeMetrics(board).collect()
     waiting = WaitingJob(

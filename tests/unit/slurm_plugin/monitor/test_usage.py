@@ -79,11 +79,11 @@ def test_beside_a_job_of_several_gpus_a_calm_gpu_tells_nothing() -> None:
 def test_beside_a_job_without_mps_a_calm_gpu_tells_nothing() -> None:
     both, users = reading(0.3, 11, 21), {1: 1000, 2: 1001}
     told = {
-        turns: add_readings({}, [both], OWNERS, energy_j={}, now_s=0.0, users=users, turns=turns)
+        turns: add_readings({}, [both], OWNERS, energy_j={}, now_s=0.0, users=users, sliced=turns)
         for turns in ((), (2,), (3,))
     }
     assert [[told[turns][job].own_samples for job in (1, 2)] for turns in told] == [[1, 1], [0, 0], [1, 1]]
-    alone = add_readings({}, [reading(0.9, 21)], OWNERS, energy_j={}, now_s=0.0, turns=(2,))
+    alone = add_readings({}, [reading(0.9, 21)], OWNERS, energy_j={}, now_s=0.0, sliced=(2,))
     assert alone[2].own_smact == pytest.approx(0.9), "by itself it has nobody to wait for"
 
 

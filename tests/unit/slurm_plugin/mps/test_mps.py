@@ -156,7 +156,7 @@ def test_after_a_node_reboot_state_and_pipe_are_stale(setup: Setup):
     place = setup.place()
     for pid in setup.pids(place):
         os.kill(pid, signal.SIGKILL)
-    setup.mps.sweep(())
+    setup.mps.stop_unused(())
     assert not place.exists()
 
 
@@ -176,7 +176,7 @@ def test_a_pid_that_belongs_to_another_program_now_is_left_alone(setup: Setup):
 def test_sweep_keeps_living_jobs(setup: Setup):
     setup.acquire(1)
     setup.acquire(2)
-    setup.mps.sweep({2, 99})
+    setup.mps.stop_unused({2, 99})
     assert setup.mps.jobs() == {GPU: {2}}
 
 

@@ -48,7 +48,7 @@ def test_users_share_a_server_and_only_those_with_a_job_there_reach_it(setup: Se
         assert as_user(user, "rm", control) != 0
         assert as_user(user, "sh", "-c", 'echo x >> "$0"', f"{setup.place(key='all')}/pipe/new") != 0
         assert as_user(user, "ls", f"{setup.place(key='all')}/log") != 0
-    setup.mps.sweep(())
+    setup.mps.stop_unused(())
     assert not setup.place(key="all").exists()
 
 

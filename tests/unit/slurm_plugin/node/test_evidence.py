@@ -12,9 +12,9 @@ from fakes import FakeSlurm
 from lab.bare_node import make_bare_node
 from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.ledger.job_file import PlacedFile
-from slurm_plugin.core.ledger.reconcile import SlurmSays
+from slurm_plugin.core.ledger.reconcile import SlurmState
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.node.evidence import look, present
 from slurm_plugin.node.facts import NodeFacts
@@ -66,21 +66,24 @@ def test_a_process_of_another_user_is_not_the_jobs(tmp_path: Path) -> None:
     """What a job's owner starts as somebody else (su) is none of the job."""
     node, _ = node_of(tmp_path)
     slurmstepd(node.proc, 10, "5.0")
-    held = Reservation(
-        job_id=5, user_id=1, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=GIB, created_s=1.0
+    allocation = Allocation(
+        job_id=5, user_id=1, kind="shared", gpus=("GPU-0",), gpu_indices=(0,), booked_bytes=GIB, created_s=1.0
     )
-    files = (PlacedFile(job_id=5, created_s=1.0, held=held),)
+    files = (PlacedFile(job_id=5, created_s=1.0, allocation=allocation),)
     his, others = (on_gpu(node.proc, 10 + user, parent=10, user=user) for user in (1, 2))
     assert look(node, [reading(0, his), reading(1, others)], files, FACTS).on_gpus == {5: {"GPU-0"}}
 
 
 def test_a_prologs_file_is_proof_only_where_it_says_what_the_job_holds(tmp_path: Path) -> None:
     node, _ = node_of(tmp_path)
-    held = Reservation(
-        job_id=7, user_id=1, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=GIB, created_s=1.0
+    allocation = Allocation(
+        job_id=7, user_id=1, kind="shared", gpus=("GPU-0",), gpu_indices=(0,), booked_bytes=GIB, created_s=1.0
     )
-    files = (PlacedFile(job_id=7, created_s=1.0, held=held), PlacedFile(job_id=8, created_s=1.0, held=None))
-    assert look(node, (), files, FACTS).placed == {7: held}
+    files = (
+        PlacedFile(job_id=7, created_s=1.0, allocation=allocation),
+        PlacedFile(job_id=8, created_s=1.0, allocation=None),
+    )
+    assert look(node, (), files, FACTS).placed == {7: allocation}
 
 
 @pytest.mark.parametrize(
@@ -97,7 +100,7 @@ def test_a_prologs_file_is_proof_only_where_it_says_what_the_job_holds(tmp_path:
 )
 def test_what_slurm_says_of_a_job(tmp_path: Path, job: dict[str, object], says: dict[str, bool]) -> None:
     node, _ = node_of(tmp_path, JobView(job_id=5, user_id=1, restarts=2, **job))  # type: ignore[arg-type]
-    nothing = SlurmSays(restarts=2, launched_here=False)
+    nothing = SlurmState(restarts=2, launched_here=False)
     assert present(node, FACTS) == {5: replace(nothing, **says)}  # type: ignore[arg-type]
 
 
@@ -110,4 +113,4 @@ def test_no_answer_is_not_no_jobs(tmp_path: Path) -> None:
 
 def test_on_a_node_whose_name_is_unknown_no_script_is_taken_to_run_here(tmp_path: Path) -> None:
     node, _ = node_of(tmp_path, JobView(job_id=5, user_id=1, state="RUNNING", node=""))
-    assert present(node, NodeFacts()) == {5: SlurmSays(restarts=0, launched_here=False, running=True)}
+    assert present(node, NodeFacts()) == {5: SlurmState(restarts=0, launched_here=False, running=True)}

@@ -16,18 +16,18 @@ from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.files.preallocated import SpareFiles
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.logs.events import EventKind
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.node.extend_time import MoreTime
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.queries.columns import Columns
 
-HELD = Reservation(
+HELD = Allocation(
     job_id=7,
     user_id=1000,
     kind="shared",
     gpus=("GPU-0",),
-    seats=(0,),
+    gpu_indices=(0,),
     booked_bytes=1 << 30,
     created_s=1.0,
     partition="gpu",
@@ -77,13 +77,13 @@ def node_of(folder: Path, slurm: SlurmCommands) -> Node:
     return node
 
 
-def hold(node: Node, *held: Reservation) -> None:
+def hold(node: Node, *allocation: Allocation) -> None:
     with node.store.locked(Deadline(node.clock, 5)):
-        node.store.write(Ledger(reservations=held))
+        node.store.write(Ledger(allocations=allocation))
 
 
 def looks(node: Node) -> MoreTime:
-    return MoreTime(node, shared_s=lambda _: 300.0, say=lambda kind, text: None)
+    return MoreTime(node, shared_s=lambda _: 300.0, log_event=lambda kind, text: None)
 
 
 def test_a_job_that_was_suspended_at_the_look_is_looked_at_again(
@@ -165,7 +165,7 @@ def test_a_job_that_waits_again_has_the_limit_that_it_asked_for(
 def test_each_grant_is_told(tmp_path: Path) -> None:
     told: list[tuple[EventKind, str]] = []
     node = node_of(tmp_path, Printed())
-    MoreTime(node, shared_s=lambda _: 300.0, say=lambda *line: told.append(line)).look()
+    MoreTime(node, shared_s=lambda _: 300.0, log_event=lambda *line: told.append(line)).look()
     assert told == [
         (EventKind.MORE_TIME, "job 7 shared its GPU: its limit is 15 minutes now, it requested 10")
     ]

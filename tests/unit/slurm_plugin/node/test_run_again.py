@@ -15,7 +15,7 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.node.doubts import earlier_doubts
 from slurm_plugin.node.facts import learn_facts
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.sweep import run_again
+from slurm_plugin.node.reconcile import run_again
 from slurm_plugin.slurm.control import JobView
 
 LOST = JobView(job_id=7, user_id=1000, state="RUNNING", node="n0", restarts=2)

@@ -14,10 +14,10 @@ from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.files.atomic import draft_of
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.reconcile import YOUNG_S, Evidence
-from slurm_plugin.core.records.node import Reservation
-from slurm_plugin.node import sweep as module
+from slurm_plugin.core.records.node import Allocation
+from slurm_plugin.node import reconcile as module
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.sweep import sweep
+from slurm_plugin.node.reconcile import reconcile_node
 
 
 @pytest.fixture
@@ -33,29 +33,35 @@ def test_a_job_that_was_refused_a_moment_ago_is_still_refused(node: Node, age_s:
     file = node.job_file(7)
     now_s = node.clock.monotonic_s()
     file.refuse("no idle GPU", boot_id=node.store.boot_id, now_s=now_s - age_s)
-    swept = sweep(node, ())
+    reconciled = reconcile_node(node, ())
     assert file.exists() == stays
-    assert swept.doubted == (() if stays else ((7, None),)), "whoever sweeps again asks whether it runs"
+    assert reconciled.doubted == (() if stays else ((7, None),)), "whoever sweeps again asks whether it runs"
 
 
 def test_a_file_of_a_job_that_was_let_start_is_taken_away_without_a_word(node: Node) -> None:
     file = node.job_file(7)
     then_s = node.clock.monotonic_s() - YOUNG_S - 1
     file.mark({"RAD_KIND": "whole"}, boot_id=node.store.boot_id, now_s=then_s)
-    assert sweep(node, ()).doubted == () and not file.exists()
+    assert reconcile_node(node, ()).doubted == () and not file.exists()
 
 
 def test_what_a_job_with_a_reservation_is_told_stays(node: Node) -> None:
     """Of a rerun that was placed just now; its file may be of any age where the clock was wrong."""
     now_s = node.clock.monotonic_s()
-    held = Reservation(
-        job_id=7, user_id=1000, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=1, created_s=now_s
+    allocation = Allocation(
+        job_id=7,
+        user_id=1000,
+        kind="shared",
+        gpus=("GPU-0",),
+        gpu_indices=(0,),
+        booked_bytes=1,
+        created_s=now_s,
     )
     node.run.mkdir()
-    node.store.write(Ledger(reservations=(held,)))
+    node.store.write(Ledger(allocations=(allocation,)))
     file = node.job_file(7)
     file.mark({"RAD_KIND": "shared"}, boot_id=node.store.boot_id, now_s=now_s - 10 * YOUNG_S)
-    assert sweep(node, ()).released == () and file.exists()
+    assert reconcile_node(node, ()).released == () and file.exists()
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -63,16 +69,22 @@ def test_what_an_epilog_has_just_given_back_does_not_return(
     node: Node, monkeypatch: pytest.MonkeyPatch, gone: bool
 ) -> None:
     """It takes the file away before the reservation, and its job's last processes may still be seen."""
-    held = Reservation(
-        job_id=7, user_id=1000, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=1, created_s=1.0
+    allocation = Allocation(
+        job_id=7,
+        user_id=1000,
+        kind="shared",
+        gpus=("GPU-0",),
+        gpu_indices=(0,),
+        booked_bytes=1,
+        created_s=1.0,
     )
     node.run.mkdir()
     node.store.write(Ledger())
     if not gone:
         node.job_file(7).mark({}, boot_id=node.store.boot_id, now_s=1.0)
-    seen = Evidence(placed={7: held}, steps=frozenset({7}))
+    seen = Evidence(placed={7: allocation}, steps=frozenset({7}))
     monkeypatch.setattr(module, "look", lambda *_: seen)
-    assert sweep(node, ()).restored == (() if gone else (7,))
+    assert reconcile_node(node, ()).restored == (() if gone else (7,))
     assert (node.store.read().ledger.of_job(7) is None) == gone
 
 
@@ -95,5 +107,5 @@ def test_the_draft_of_a_writer_that_was_killed_goes(node: Node, name: str) -> No
         draft.parent.mkdir(parents=True, exist_ok=True)
         draft.touch()
         os.utime(draft, (node.clock.now_s() - age_s,) * 2)
-    sweep(node, ())
+    reconcile_node(node, ())
     assert [draft.exists() for draft in drafts] == [True, False]

@@ -15,9 +15,9 @@ from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.store import Found
-from slurm_plugin.node import sweep as module
+from slurm_plugin.node import reconcile as module
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.sweep import LOCK_S, UNSWEPT_S, sweep_if_due
+from slurm_plugin.node.reconcile import LOCK_S, UNSWEPT_S, reconcile_if_due
 
 LOST = Found(ledger=Ledger(), lost=True)
 
@@ -34,7 +34,7 @@ class Store:
         return self.found
 
     @contextmanager
-    def sweeping(self) -> Iterator[bool]:
+    def reconciling(self) -> Iterator[bool]:
         self.found = self.swept_just_now or self.found
         yield not self.other_sweeps
 
@@ -61,34 +61,34 @@ class Bench:
         self.store = Store(found, other_sweeps)
         self.clock = Clock(self.rebuilt_by_another)
         self.rebuilds = False
-        self.swept = 0
+        self.reconciled = 0
         node = Node.here(load_config(make_bare_node(folder, gpus=1, gpu_gib=10)), {})
         self.node = replace(node, store=self.store, clock=self.clock)  # type: ignore[arg-type]
-        monkeypatch.setattr(module, "sweep", self.sweep)
+        monkeypatch.setattr(module, "reconcile_node", self.reconcile_node)
 
-    def sweep(self, node: Node, readings: object) -> None:
-        self.swept += 1
+    def reconcile_node(self, node: Node, readings: object) -> None:
+        self.reconciled += 1
 
     def rebuilt_by_another(self) -> None:
         if self.rebuilds:
             self.store.found = self.of_age(0.0)
 
     def of_age(self, age_s: float) -> Found:
-        return Found(ledger=Ledger(swept_s=self.clock.monotonic_s() - age_s), lost=False)
+        return Found(ledger=Ledger(reconciled_s=self.clock.monotonic_s() - age_s), lost=False)
 
 
 def bench_of(folder: Path, monkeypatch: pytest.MonkeyPatch, *, other_sweeps: bool = False) -> Bench:
     return Bench(folder, monkeypatch, LOST, other_sweeps=other_sweeps)
 
 
-@pytest.mark.parametrize(("age_s", "swept"), [(0.0, 0), (UNSWEPT_S, 0), (UNSWEPT_S + 1, 1)])
+@pytest.mark.parametrize(("age_s", "reconciled"), [(0.0, 0), (UNSWEPT_S, 0), (UNSWEPT_S + 1, 1)])
 def test_a_node_is_swept_by_whoever_finds_that_nobody_did_for_long(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: float, swept: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: float, reconciled: int
 ) -> None:
     bench = bench_of(tmp_path, monkeypatch)
     bench.store.found = bench.of_age(age_s)
-    sweep_if_due(bench.node, ())
-    assert (bench.swept, bench.clock.slept) == (swept, [])
+    reconcile_if_due(bench.node, ())
+    assert (bench.reconciled, bench.clock.slept) == (reconciled, [])
 
 
 @pytest.mark.parametrize("found", [LOST, Found(ledger=Ledger(), lost=False)], ids=["lost", "never swept"])
@@ -97,8 +97,8 @@ def test_a_lost_ledger_is_rebuilt_at_once(
 ) -> None:
     bench = bench_of(tmp_path, monkeypatch)
     bench.store.found = found
-    sweep_if_due(bench.node, ())
-    assert (bench.swept, bench.clock.slept) == (1, [])
+    reconcile_if_due(bench.node, ())
+    assert (bench.reconciled, bench.clock.slept) == (1, [])
 
 
 def test_nobody_waits_for_a_sweep_that_somebody_else_makes(
@@ -106,8 +106,8 @@ def test_nobody_waits_for_a_sweep_that_somebody_else_makes(
 ) -> None:
     bench = bench_of(tmp_path, monkeypatch, other_sweeps=True)
     bench.store.found = bench.of_age(UNSWEPT_S + 1)
-    sweep_if_due(bench.node, ())
-    assert (bench.swept, bench.clock.slept) == (0, [])
+    reconcile_if_due(bench.node, ())
+    assert (bench.reconciled, bench.clock.slept) == (0, [])
 
 
 def test_what_another_has_swept_meanwhile_is_not_swept_again(
@@ -115,8 +115,8 @@ def test_what_another_has_swept_meanwhile_is_not_swept_again(
 ) -> None:
     bench = bench_of(tmp_path, monkeypatch)
     bench.store.swept_just_now = bench.of_age(0.0)
-    sweep_if_due(bench.node, ())
-    assert (bench.swept, bench.clock.slept) == (0, [])
+    reconcile_if_due(bench.node, ())
+    assert (bench.reconciled, bench.clock.slept) == (0, [])
 
 
 def test_whoever_needs_a_lost_ledger_waits_for_the_one_that_rebuilds_it(
@@ -124,13 +124,13 @@ def test_whoever_needs_a_lost_ledger_waits_for_the_one_that_rebuilds_it(
 ) -> None:
     bench = bench_of(tmp_path, monkeypatch, other_sweeps=True)
     bench.rebuilds = True
-    sweep_if_due(bench.node, ())
-    assert bench.swept == 0 and len(bench.clock.slept) == 3
+    reconcile_if_due(bench.node, ())
+    assert bench.reconciled == 0 and len(bench.clock.slept) == 3
     assert bench.clock.slept == sorted(bench.clock.slept), "so that the one that sweeps has the processor"
 
 
 def test_nobody_waits_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of(tmp_path, monkeypatch, other_sweeps=True)
     with pytest.raises(LedgerError, match="did not rebuild it in time"):
-        sweep_if_due(bench.node, ())
-    assert bench.swept == 0 and LOCK_S - 0.1 < sum(bench.clock.slept) < 2 * LOCK_S
+        reconcile_if_due(bench.node, ())
+    assert bench.reconciled == 0 and LOCK_S - 0.1 < sum(bench.clock.slept) < 2 * LOCK_S

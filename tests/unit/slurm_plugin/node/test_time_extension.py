@@ -11,7 +11,7 @@ ENDLESS = float("inf")
 
 
 @pytest.mark.parametrize(
-    ("granted", "shared_s", "left_s", "factor", "room_s", "minutes"),
+    ("granted", "shared_s", "left_s", "factor", "margin_s", "minutes"),
     [
         (Granted(asked_s=HOUR_S), 1800.0, 200.0, 2.0, ENDLESS, 30),
         (Granted(asked_s=HOUR_S), 1801.0, 200.0, 2.0, ENDLESS, 31),
@@ -36,9 +36,11 @@ ENDLESS = float("inf")
     ],
 )
 def test_what_sharing_cost_is_given_back(
-    granted: Granted, shared_s: float, left_s: float, factor: float, room_s: float, minutes: int
+    granted: Granted, shared_s: float, left_s: float, factor: float, margin_s: float, minutes: int
 ) -> None:
-    assert more_minutes(granted, shared_s=shared_s, left_s=left_s, factor=factor, room_s=room_s) == minutes
+    assert (
+        more_minutes(granted, shared_s=shared_s, left_s=left_s, factor=factor, margin_s=margin_s) == minutes
+    )
 
 
 @given(
@@ -53,7 +55,7 @@ def test_nobody_gets_more_than_he_shared_or_than_the_factor(
     granted, shared_s = Granted(asked_s=asked_s), 0.0
     for more_s, left_s in looks:
         shared_s += more_s
-        minutes = more_minutes(granted, shared_s=shared_s, left_s=left_s, factor=factor, room_s=ENDLESS)
+        minutes = more_minutes(granted, shared_s=shared_s, left_s=left_s, factor=factor, margin_s=ENDLESS)
         assert minutes == 0 or left_s <= EARLY_S
         granted = Granted(asked_s=asked_s, granted_s=granted.granted_s + minutes * MINUTE_S)
         assert granted.granted_s < shared_s + MINUTE_S

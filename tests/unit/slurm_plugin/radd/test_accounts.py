@@ -70,7 +70,9 @@ def stamped(user_id: int = 1000) -> str:
         profile_key=PROFILE,
         partitions=(partition_mark("gpu"),),
     )
-    return signed_comment.with_stamp("my words", signed_comment.stamp(booking, user_id=user_id, key=KEY))
+    return signed_comment.with_signed_booking(
+        "my words", signed_comment.signed_booking(booking, user_id=user_id, key=KEY)
+    )
 
 
 @pytest.fixture

@@ -41,36 +41,36 @@ class Site:
         self.seen._slurm = self.slurm
 
     @property
-    def spread(self) -> int:
+    def max_shard_gpus(self) -> int:
         self.seen.look(self.config)
         made, _ = prepared(self.config, (24, 11, 5), key=b"", peaks=None, running=self.seen.running)
-        return made.spread
+        return made.max_shard_gpus
 
 
 def test_a_new_word_counts_once_slurmctld_was_started_with_it(tmp_path: Path) -> None:
     site = Site(tmp_path, PLAIN)
-    assert site.spread == 0
+    assert site.max_shard_gpus == 0
     site.write(SPREADS)
-    assert site.spread == 0, "slurmctld would refuse a job of two GPUs that asks for shards"
+    assert site.max_shard_gpus == 0, "slurmctld would refuse a job of two GPUs that asks for shards"
     site.restart()
-    assert site.spread == 2
+    assert site.max_shard_gpus == 2
 
 
 def test_a_word_that_was_taken_out_counts_no_more(tmp_path: Path) -> None:
     site = Site(tmp_path, SPREADS)
-    assert site.spread == 2
+    assert site.max_shard_gpus == 2
     site.write(PLAIN)
-    assert site.spread == 0
+    assert site.max_shard_gpus == 0
 
 
 def test_while_slurmctld_is_silent_the_file_counts(tmp_path: Path) -> None:
     """It starts with what the file says, and until then nothing is submitted."""
     site = Site(tmp_path, SPREADS)
     site.seen._slurm = Silent()
-    assert site.spread == 2
+    assert site.max_shard_gpus == 2
     site.seen._slurm = site.slurm
     assert site.seen.look(site.config), "its first answer is news"
-    assert site.spread == 2
+    assert site.max_shard_gpus == 2
     assert not site.seen.look(site.config)
 
 
@@ -98,4 +98,4 @@ def test_without_a_setting_nothing_spreads(tmp_path: Path, missing: str) -> None
         site.conf.unlink()
     else:
         site.conf.write_text("GresTypes=gpu,shard\n")
-    assert site.spread == 0
+    assert site.max_shard_gpus == 0

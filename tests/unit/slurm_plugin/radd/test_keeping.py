@@ -12,9 +12,9 @@ from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.config.load import Config, parse_config
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.records.queue_position import Turn
+from slurm_plugin.radd.boost_records import BoostCause
 from slurm_plugin.radd.keeping import EVERY_S, Keeper
-from slurm_plugin.radd.lending import Lender
-from slurm_plugin.radd.loans import Claim
+from slurm_plugin.radd.priority_boosts import PriorityBooster
 from slurm_plugin.radd.release import Releaser
 from slurm_plugin.slurm.control import JobChange, JobView, Standing
 
@@ -65,9 +65,9 @@ class Site:
         self.start_radd()
 
     def start_radd(self) -> None:
-        self.lender = Lender(self.folder / "loans.json", self.slurm, self.clock, self.config)
-        self.keeper = Keeper(self.slurm, self.clock, self.lender, self.config)
-        self.releaser = Releaser(self.slurm, self.clock, self.lender, self.keeper, key=lambda: KEY)
+        self.booster = PriorityBooster(self.folder / "boosts.json", self.slurm, self.clock, self.config)
+        self.keeper = Keeper(self.slurm, self.clock, self.booster, self.config)
+        self.releaser = Releaser(self.slurm, self.clock, self.booster, self.keeper, key=lambda: KEY)
 
     def config(self) -> Config:
         partition = {"collocate": True, "shards_per_gpu": 40, "keep_turn": self.keep_turn}
@@ -83,7 +83,7 @@ class Site:
     def look(self) -> list[int]:
         """Return the nice values that Slurm is told in one round."""
         begin = len(self.slurm.told)
-        self.lender.collect()
+        self.booster.collect()
         self.keeper.keep()
         self.clock.time_s += EVERY_S
         changes = [change for _, change in self.slurm.told[begin:] if isinstance(change, JobChange)]
@@ -104,7 +104,7 @@ def test_who_is_put_back_is_raised_until_he_starts(site: Site) -> None:
     assert site.look() == [], "its Prolog may put it back again"
     site.nice(-3, state="RUNNING", reason="None")
     assert site.look() == [5]
-    assert not site.keeper.busy and not site.lender.outstanding
+    assert not site.keeper.busy and not site.booster.outstanding
 
 
 def test_a_priority_that_somebody_set_by_hand_stays(site: Site) -> None:
@@ -143,7 +143,7 @@ def test_a_radd_that_was_restarted_goes_on(site: Site) -> None:
         site.slurm.views[7], admin_comment=signed(NOTE, job_id=7, user_id=site.slurm.views[7].user_id)
     )
     site.start_radd()
-    site.releaser.sweep()
+    site.releaser.scan()
     assert site.keeper.busy
     assert site.look() == []
     site.nice(-3, state="RUNNING")
@@ -154,7 +154,7 @@ def test_a_change_that_slurm_did_not_hear_is_made_again(site: Site) -> None:
     site.releaser.hear(7, NOTE)
     site.slurm.deaf = True
     assert site.look() == []
-    assert site.lender.outstanding, "it is written down first"
+    assert site.booster.outstanding, "it is written down first"
     site.slurm.deaf = False
     assert site.look() == [-3]
 
@@ -166,12 +166,12 @@ def test_what_somebody_else_sets_stays(site: Site) -> None:
     assert site.look() == []
     site.nice(50, state="RUNNING")
     assert site.look() == []
-    assert not site.lender.outstanding
+    assert not site.booster.outstanding
 
 
 def test_a_loan_for_another_reason_is_kept_apart(site: Site) -> None:
     """It is lent, put back, raised, and started: what it had at first comes back."""
-    assert site.lender.lend(VIEW, Claim(fault="victim")) == -995
+    assert site.booster.boost(VIEW, BoostCause(fault="victim")) == -995
     site.nice(-995)
     site.slurm.places[7] = replace(site.slurm.places[7], restarts=2)
     site.slurm.views[7] = replace(site.slurm.views[7], restarts=2)
@@ -186,7 +186,7 @@ def test_what_another_radd_lent_is_not_lent_again(site: Site) -> None:
     site.releaser.hear(7, NOTE)
     assert site.look() == [-3]
     site.nice(-3)
-    (site.folder / "loans.json").unlink()
+    (site.folder / "boosts.json").unlink()
     site.start_radd()
     site.releaser.hear(7, NOTE)
     assert site.look() == []

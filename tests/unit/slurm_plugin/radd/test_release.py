@@ -13,7 +13,7 @@ from slurm_plugin.core.comments.admin_comment import Note, read_note
 from slurm_plugin.core.ledger.requeued_jobs import Waiting
 from slurm_plugin.core.process.background import in_background
 from slurm_plugin.radd import release
-from slurm_plugin.radd.release import MOST_SWEPT, PATIENCE_S, YOUNG_S, Releaser
+from slurm_plugin.radd.release import MOST_SCANNED, PATIENCE_S, YOUNG_S, Releaser
 from slurm_plugin.slurm.control import JobChange, JobView
 
 RECOVERED = Note(event="recovered", start_in_s=0)
@@ -46,8 +46,8 @@ def test_a_site_that_preempts_thousands_is_not_asked_about_each() -> None:
     )
     slurm = FakeSlurm(*preempted, waits)
     worker = releaser(slurm)
-    worker.sweep()
-    assert slurm.asked <= MOST_SWEPT + 1
+    worker.scan()
+    assert slurm.asked <= MOST_SCANNED + 1
     worker.run_errands()
     assert slurm.told == [(7, JobChange(start_now=True))]
 
@@ -124,17 +124,17 @@ def test_a_job_that_still_runs_may_yet_be_requeued() -> None:
 
 def test_a_new_radd_finds_what_the_old_one_left() -> None:
     note = {number: signed(RECOVERED, job_id=number) for number in range(7)}
-    put_back = signed(Note(event="put-back", start_in_s=15), job_id=6)
+    follow_requeue = signed(Note(event="put-back", start_in_s=15), job_id=6)
     slurm = FakeSlurm(
         job("PENDING", 2, reason="BeginTime", admin_comment=note[2]),
         job("PENDING", 1, reason="BeginTime", restarts=1, admin_comment=note[1]),
         job("PENDING", 3, reason="Resources", restarts=1, admin_comment=note[3]),
         job("PENDING", 4, reason="BeginTime", restarts=1, admin_comment="an admin's own"),
         job("RUNNING", 5, restarts=1, admin_comment=note[5]),
-        job("PENDING", 6, reason="BeginTime", restarts=1, admin_comment=put_back),
+        job("PENDING", 6, reason="BeginTime", restarts=1, admin_comment=follow_requeue),
     )
     worker = releaser(slurm)
-    worker.sweep()
+    worker.scan()
     worker.run_errands()
     assert slurm.told == [(1, JobChange(start_now=True))]
 
@@ -145,7 +145,7 @@ def test_a_job_that_ends_between_two_questions_is_none() -> None:
             return None
 
     slurm = Forgets(job("PENDING", 1, reason="BeginTime", restarts=1))
-    releaser(slurm).sweep()
+    releaser(slurm).scan()
     assert slurm.told == []
 
 
@@ -166,7 +166,7 @@ def test_a_note_of_an_earlier_rerun_moves_nothing(restarts: int, cleared: bool) 
     note = signed(RECOVERED, job_id=1)
     slurm = FakeSlurm(job("PENDING", 1, reason="BeginTime", restarts=restarts, admin_comment=note))
     worker = releaser(slurm)
-    worker.sweep()
+    worker.scan()
     worker.run_errands()
     assert slurm.told == ([(1, JobChange(start_now=True))] if cleared else [])
 
@@ -189,7 +189,7 @@ def test_a_start_that_its_owner_put_off_stays_where_he_put_it() -> None:
     waits = job("PENDING", 1, reason="BeginTime", restarts=1, admin_comment=recovered)
     slurm = FakeSlurm(replace(waits, start_time_s=clock.now_s() + 86_400))
     worker = releaser(slurm, clock)
-    worker.sweep()
+    worker.scan()
     worker.run_errands()
     assert slurm.told == []
 

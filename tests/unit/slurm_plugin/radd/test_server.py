@@ -145,7 +145,7 @@ def test_a_folder_that_is_not_its_own_is_no_bug(path: Path, monkeypatch: pytest.
     with pytest.raises(
         ConfigError, match=r"Permission denied; start it by systemctl, or as root: install -d -o \d+ /"
     ):
-        Server(path, handler, trusted_uids=ME, clock=SystemClock()).claim()
+        Server(path, handler, trusted_uids=ME, clock=SystemClock()).bind()
 
 
 @pytest.mark.parametrize("owner_uid", [None, 4711])

@@ -306,7 +306,9 @@ def modified(note: Note, comment: str = "", **more: Any) -> dict[str, Any]:
 def test_notes_reach_the_recoverer_and_peaks_the_history(tmp_path: Path) -> None:
     made, heard = service(tmp_path)
     booking = Booking(kind="shared", memory_bytes=GIB, profile_key="ab12")
-    comment = signed_comment.with_stamp("mine", signed_comment.stamp(booking, user_id=1000, key=KEY))
+    comment = signed_comment.with_signed_booking(
+        "mine", signed_comment.signed_booking(booking, user_id=1000, key=KEY)
+    )
     recovered = Note(event="recovered", start_in_s=0, restart=1, peak_bytes=30 * GIB)
     ended = Note(event="ended", restart=1, peak_bytes=10 * GIB)
     made.handle(modified(recovered, comment))
@@ -353,7 +355,9 @@ def test_a_switch_turns_off_its_own_part_and_no_other(tmp_path: Path, off: str |
     script = "#!/bin/sh\n#RAD model=resnet18_torchinfo.txt batch_size=8\n"
     reply = made.handle({**SUBMIT, "script": script, "comment": f"rad.profile:{profile}"})
     booking = Booking(kind="shared", memory_bytes=GIB, profile_key="ab12")
-    comment = signed_comment.with_stamp("", signed_comment.stamp(booking, user_id=1000, key=KEY))
+    comment = signed_comment.with_signed_booking(
+        "", signed_comment.signed_booking(booking, user_id=1000, key=KEY)
+    )
     made.handle(modified(Note(event="ended", peak_bytes=10 * GIB), comment))
     made.stop()
     done = {

@@ -17,7 +17,7 @@ from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.history import Peaks, run_told
+from slurm_plugin.radd.history import Peaks, run_from_note
 from slurm_plugin.radd.prepare import prepared
 from slurm_plugin.radd.submit import Submission
 
@@ -72,7 +72,7 @@ def answer(made: Submission | None = None, **message: Any) -> dict[str, Any]:
 def test_a_profile_in_the_comment_becomes_a_signed_booking() -> None:
     reply = answer(comment=f"my words rad.profile:{PROFILE}")
     comment = reply["set"]["comment"]
-    booking = signed_comment.read_stamp(comment, user_id=1000, key=KEY)
+    booking = signed_comment.read_signed_booking(comment, user_id=1000, key=KEY)
     assert booking is not None and booking.memory_bytes is not None and booking.estimate_bytes is not None
     assert booking.profile_key == MODEL.key
     assert reply["set"]["gres"] == f"shard:{booking.memory_bytes // GIB}"
@@ -132,7 +132,7 @@ def test_a_short_run_that_ended_well_lowers_no_booking(tmp_path: Any) -> None:
 
     def booked() -> Booking:
         comment = answer(made, comment=f"rad.profile:{PROFILE}")["set"]["comment"]
-        booking = signed_comment.read_stamp(str(comment), user_id=1000, key=KEY)
+        booking = signed_comment.read_signed_booking(str(comment), user_id=1000, key=KEY)
         assert booking is not None
         return booking
 
@@ -170,14 +170,14 @@ def test_processes_that_share_a_gpu_are_remembered_together(
 
     def booked(**message: Any) -> Booking:
         comment = answer(made, comment=f"rad.profile:{PROFILE}", **message)["set"]["comment"]
-        booking = signed_comment.read_stamp(str(comment), user_id=1000, key=KEY)
+        booking = signed_comment.read_signed_booking(str(comment), user_id=1000, key=KEY)
         assert booking is not None
         return booking
 
     alone, first = booked(), booked(**asked)
     assert (first.gpus, first.processes) == (gpus, processes)
     note = Note(event="ended", peak_bytes=20 * GIB, smact=0.4, ran_s=100.0)
-    run = run_told(note, first, made.config, user_id=1000, job_id=7, now_s=1000.0)
+    run = run_from_note(note, first, made.config, user_id=1000, job_id=7, now_s=1000.0)
     assert run is not None and run.processes == processes
     peaks.record(run)
     peaks.refresh()
@@ -198,7 +198,7 @@ def test_what_was_seen_of_the_activity_wins_over_what_the_model_tells(tmp_path: 
     made = submission(peaks=peaks)
     for words in ("", "rad:memory=2G "):
         comment = str(answer(made, comment=f"{words}rad.profile:{PROFILE}")["set"]["comment"])
-        booking = signed_comment.read_stamp(comment, user_id=1000, key=KEY)
+        booking = signed_comment.read_signed_booking(comment, user_id=1000, key=KEY)
         assert booking is not None and booking.smact == 0.123
 
 
@@ -302,10 +302,10 @@ def test_the_log_line_has_every_figure() -> None:
 def test_a_changed_request_only_marks_the_booking() -> None:
     """Slurm may yet refuse the change, or a part of it; what it gives is asked when the job starts."""
     comment = answer(comment="mine rad:memory=7G,retry=no")["set"]["comment"]
-    before = signed_comment.read_stamp(comment, user_id=1000, key=KEY)
+    before = signed_comment.read_signed_booking(comment, user_id=1000, key=KEY)
     assert before is not None and not before.changed
     changed = submission().answer_change({"user_id": 1000, "comment": comment})["set"]["comment"]
-    booking = signed_comment.read_stamp(changed, user_id=1000, key=KEY)
+    booking = signed_comment.read_signed_booking(changed, user_id=1000, key=KEY)
     assert booking == replace(before, changed=True)
     assert changed.startswith("mine rad:memory=7G,retry=no rad2:")
 
@@ -333,5 +333,5 @@ def test_earlier_runs_count_only_where_history_is_on(tmp_path, history: bool, so
     config = replace(submission().config, features=Features(history=history))
     made, _ = prepared(config, (24, 11, 5), key=KEY, peaks=peaks)
     comment = answer(made, comment=f"rad.profile:{PROFILE}")["set"]["comment"]
-    booking = signed_comment.read_stamp(comment, user_id=1000, key=KEY)
+    booking = signed_comment.read_signed_booking(comment, user_id=1000, key=KEY)
     assert booking is not None and booking.basis == source

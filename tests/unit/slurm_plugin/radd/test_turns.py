@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core.records.queue_position import Turn
-from slurm_plugin.radd.turns import Ageing, lifts, owed
+from slurm_plugin.radd.turns import Ageing, lifts, overrun_gpus
 from slurm_plugin.slurm.control import Standing
 
 NOW_S = 10_000
@@ -140,7 +140,7 @@ def test_a_held_job_is_left_alone() -> None:
     ],
 )
 def test_what_slurm_took(ageing: Ageing, mine: Standing, turn: Turn, points: int) -> None:
-    assert owed(turn, mine, ageing, now_s=NOW_S) == points
+    assert overrun_gpus(turn, mine, ageing, now_s=NOW_S) == points
 
 
 def test_nothing_is_owed_before_slurm_has_taken_it() -> None:
@@ -148,9 +148,9 @@ def test_nothing_is_owed_before_slurm_has_taken_it() -> None:
     ageing = replace(AGES, every_s=300)
     mine = replace(MINE, priority=601, submitted_s=9990, accrues_s=9993)
     turn = Turn(submitted_s=9300, accrues_s=9300, priority=601)
-    assert owed(turn, mine, ageing, now_s=NOW_S) == 0
-    assert owed(turn, replace(mine, priority=8), ageing, now_s=NOW_S) == 400 - 7
-    assert owed(turn, replace(mine, priority=8), ageing, now_s=NOW_S + 310) == 700 + 10 - 317
+    assert overrun_gpus(turn, mine, ageing, now_s=NOW_S) == 0
+    assert overrun_gpus(turn, replace(mine, priority=8), ageing, now_s=NOW_S) == 400 - 7
+    assert overrun_gpus(turn, replace(mine, priority=8), ageing, now_s=NOW_S + 310) == 700 + 10 - 317
 
 
 @given(
@@ -175,7 +175,7 @@ def test_an_age_is_never_more_than_it_would_be(
     twin = priority(0, max(now_s - others_s, put_back_s - others_s, 0))
     if computed_s < put_back_s:
         twin = max(twin, turn.priority)
-    assert shown + owed(turn, mine, ageing, now_s=now_s) <= max(twin, shown)
+    assert shown + overrun_gpus(turn, mine, ageing, now_s=now_s) <= max(twin, shown)
 
 
 def test_several_that_were_put_back_keep_their_order() -> None:
@@ -212,22 +212,22 @@ def test_nobody_passes_who_stood_before_him(
         replace(MINE, job_id=100 + at, priority=points, submitted_s=when, partition=name)
         for at, (points, when, name) in enumerate(rows)
     ]
-    put_back = [
+    requeue = [
         replace(MINE, job_id=7 + at, priority=max(1, priority - taken), submitted_s=9000 + at)
         for at in range(len(first))
     ]
     turns = {
         job.job_id: Turn(submitted_s=when, accrues_s=None, priority=priority)
-        for job, when in zip(put_back, first, strict=True)
+        for job, when in zip(requeue, first, strict=True)
     }
     lent: dict[int, int] = {}
     for _ in range(2):
         now = [
             replace(job, priority=job.priority + lent.get(job.job_id, 0), nice=-lent.get(job.job_id, 0))
-            for job in put_back
+            for job in requeue
         ]
         lent = lifts(turns, (*others, *now), lent, BASIC, NODES, now_s=NOW_S)
-    for job in put_back:
+    for job in requeue:
         points = job.priority + lent[job.job_id]
         for each in others:
             stood_before = (-each.priority, each.submitted_s) < (-priority, turns[job.job_id].submitted_s)

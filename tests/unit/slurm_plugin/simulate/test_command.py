@@ -147,7 +147,7 @@ def test_advice_takes_a_guess_and_says_what_it_left_out(tmp_path: Path) -> None:
 
 def test_an_old_slurm_puts_jobs_back_that_a_new_one_keeps_waiting(tmp_path: Path) -> None:
     new, old = figures(tmp_path), figures(tmp_path, "--slurm", "22.05")
-    assert new["put_backs"] == 0 < old["put_backs"]
+    assert new["requeues"] == 0 < old["requeues"]
 
 
 def test_advice_tells_what_slurms_backfill_costs(tmp_path: Path) -> None:

@@ -17,14 +17,14 @@ from slurm_plugin.core.units import GIB
 from slurm_plugin.simulate.aftermath import REQUEUE_S
 from slurm_plugin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.simulate.engine import Engine
-from slurm_plugin.simulate.hardware import Hardware, surprise
+from slurm_plugin.simulate.hardware import Hardware, overrunning
 from slurm_plugin.simulate.interference import Load, slowdowns, together
 from slurm_plugin.simulate.jobs import Baseline, make_job
 from slurm_plugin.simulate.metrics import metrics
 from slurm_plugin.simulate.progress import Job, Run
 from slurm_plugin.simulate.result import Result
 from slurm_plugin.simulate.trace_job import TraceJob
-from slurm_plugin.simulate.workloads import EXACT, Told
+from slurm_plugin.simulate.workloads import EXACT, EstimateError
 from slurm_plugin.slurm.versions import NEWEST, Version
 
 MEMORY = 40 * GIB
@@ -32,8 +32,8 @@ CALM = Load(smact=0.02, busy=0.04, duty=0.2)
 SETTINGS = PartitionConfig(collocate=True, gpu_memory_mib=40 * 1024)
 
 
-def told(estimate: float, bound: float) -> Told:
-    return Told(estimate=estimate, bound=bound, quantiles=(estimate,) * len(SHARES))
+def told(estimate: float, bound: float) -> EstimateError:
+    return EstimateError(estimate=estimate, bound=bound, quantiles=(estimate,) * len(SHARES))
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
     nodes: int = 1,
     per_node: int = 2,
     baseline: Baseline = "rad",
-    errors: Sequence[Told] = (EXACT,),
+    errors: Sequence[EstimateError] = (EXACT,),
     load: Load = CALM,
     pin: Pin = "slurm",
     partition: PartitionConfig = SETTINGS,
@@ -154,7 +154,7 @@ def on_gpu(number: int, *, needs: int, booked: int, estimate: int) -> Run:
     config = Config(partitions={PARTITION: SETTINGS}, default_partition=PARTITION)
     one = make_job(job(number, gib=needs), CALM, config, baseline="rad", errors=(EXACT,), usable_bytes=MEMORY)
     one.booking = Booking(kind="shared", memory_bytes=booked * GIB, estimate_bytes=estimate * GIB)
-    return Run(job=one, seats=(0,), gpus=(0,), start_s=0.0, trains_s=0.0)
+    return Run(job=one, gpu_indices=(0,), gpus=(0,), start_s=0.0, trains_s=0.0)
 
 
 def test_jobs_of_two_gpus_share_where_the_site_lets_them() -> None:
@@ -194,16 +194,16 @@ def test_the_guard_stops_the_furthest_above_its_estimate_where_others_need_what_
         on_gpu(1, needs=12, booked=10, estimate=9),
         on_gpu(2, needs=11, booked=9, estimate=7),
     )
-    assert surprise([quiet, some], MEMORY) is None, "what the first booked and does not hold is still free"
-    assert surprise([quiet, some, more], MEMORY) is more
+    assert overrunning([quiet, some], MEMORY) is None, "what the first booked and does not hold is still free"
+    assert overrunning([quiet, some, more], MEMORY) is more
     assert (
-        surprise(
+        overrunning(
             [on_gpu(3, needs=20, booked=20, estimate=5), on_gpu(4, needs=20, booked=21, estimate=5)], MEMORY
         )
         is None
     )
     more.runs_out(60.0, stopped=True)
-    assert surprise([quiet, some, more], MEMORY) is None, "one is enough"
+    assert overrunning([quiet, some, more], MEMORY) is None, "one is enough"
 
 
 def test_a_job_above_its_cap_crashes_and_returns_with_a_gpu_of_its_own() -> None:
@@ -372,7 +372,7 @@ def test_a_job_that_was_put_back_is_woken_by_the_next_end() -> None:
     small = job(0, duration_s=2.0), job(1, duration_s=100.0)
     result = run(*small, wide, pin="bound", slurm=(22, 5, 8), requeue_s=18.0)
     # Put back at 2 (until 20), 20 (until 40), 40 (until 80), 80 (until 160): the end at 100 wakes it.
-    assert result.put_backs == 4
+    assert result.requeues == 4
     assert result.jobs[2].first_start_s == pytest.approx(100.0)
 
 
@@ -380,4 +380,4 @@ def test_who_is_woken_too_early_starts_as_soon_as_slurm_can() -> None:
     wide = job(2, 1.0, gpus=2, duration_s=50.0)
     small = job(0, duration_s=2.0), job(1, duration_s=10.0)
     result = run(*small, wide, pin="bound", slurm=(22, 5, 8), requeue_s=18.0)
-    assert (result.put_backs, result.jobs[2].first_start_s) == (1, pytest.approx(20.0))
+    assert (result.requeues, result.jobs[2].first_start_s) == (1, pytest.approx(20.0))

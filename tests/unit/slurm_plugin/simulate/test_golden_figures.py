@@ -50,7 +50,7 @@ SHOWN = (
     "booked_over_used",
     "crashes",
     "recoveries",
-    "put_backs",
+    "requeues",
     "over_limit",
 )
 

@@ -63,7 +63,7 @@ def run(
         "began_s": 0.0,
         "machine": {"slurm": slurm},
         "samples": {
-            "cards": [{"index": 0, "name": "A100", "usable_mib": 40_000, "smact": [None]}],
+            "gpus": [{"index": 0, "name": "A100", "usable_mib": 40_000, "smact": [None]}],
             "times_s": [11.0],
         },
         "jobs": list(jobs),
@@ -83,14 +83,14 @@ def test_pace_and_start_up_are_read_from_the_run_with_whole_gpus() -> None:
 def test_a_job_is_as_active_as_it_was_with_the_gpu_to_itself() -> None:
     """The table's activity is another card's: here the job trained from 1.5 to 11.5 s at 0.3."""
     card = {"index": 0, "name": "H100", "usable_mib": 80_000, "smact": [0.0, 0.9, 0.2, 0.3, 0.4, 0.9]}
-    samples = {"cards": [card], "times_s": [1.0, 1.9, 2.1, 6.0, 11.0, 12.0]}
+    samples = {"gpus": [card], "times_s": [1.0, 1.9, 2.1, 6.0, 11.0, 12.0]}
     seen = replayed.alone(WHOLE["jobs"][0], samples)
     assert seen is not None and seen.smact == pytest.approx(0.3), "whole samples alone count"
     load = replayed._load(WHOLE["jobs"][0], seen)
     assert load.mean_smact == pytest.approx(0.3)
     assert load.intensity == replayed._load(WHOLE["jobs"][0], replayed.Alone(1, 10)).intensity
     busier = card | {"index": 1, "smact": [0.0, 0.9, 0.6, 0.7, 0.8, 0.9]}
-    two = samples | {"cards": [card, busier]}
+    two = samples | {"gpus": [card, busier]}
     for gpu, active in (("0", 0.3), ("1", 0.7), ("0,1", 0.5)):
         found = replayed.alone(job("a", 0.0, 0.5, gpu=gpu), two)
         assert found is not None and found.smact == pytest.approx(active), "of the GPUs that it had"
@@ -202,5 +202,5 @@ def test_who_told_too_little_is_simulated_from_what_he_told(recovery: str) -> No
 
 def test_runs_on_other_gpus_are_not_compared() -> None:
     here = run("magm", job("a", 0.0, 0.5, booked_mib=5 * 1024))
-    here["samples"] = {"cards": [{"name": "H100", "usable_mib": 80_000}], "times_s": [11.0]}
+    here["samples"] = {"gpus": [{"name": "H100", "usable_mib": 80_000}], "times_s": [11.0]}
     assert replayed.report([WHOLE, here]) == 1

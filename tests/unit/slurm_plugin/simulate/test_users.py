@@ -126,7 +126,7 @@ def test_each_server_takes_its_memory(tmp_path: Path) -> None:
     from slurm_plugin.simulate.progress import Run
 
     jobs = scenario(question(tmp_path, users=3)).jobs
-    runs = [Run(job=job, seats=(0,), gpus=(0,), start_s=0.0, trains_s=0.0) for job in jobs]
+    runs = [Run(job=job, gpu_indices=(0,), gpus=(0,), start_s=0.0, trains_s=0.0) for job in jobs]
     assert servers([]) == 0
     assert servers(runs[:1]) == 1
     assert servers(runs) == 3

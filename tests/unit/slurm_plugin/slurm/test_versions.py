@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_plugin.core.booking.available_gres import Offer
+from slurm_plugin.core.booking.available_gres import AvailableGres
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.slurm.versions import known, release, traits, whole_as_gpu
 
@@ -23,8 +23,8 @@ def test_a_whole_gpu_is_asked_for_in_a_form_that_holds(
     version: tuple[int, int, int], form: str, request_: str
 ) -> None:
     partition = PartitionConfig(collocate=True, shards_per_gpu=40, exclusive_form=form)  # type: ignore[arg-type]
-    offer = Offer.of(partition, (), whole_as_gpu=whole_as_gpu(partition, version))
-    assert offer.whole(None) == request_
+    available = AvailableGres.of(partition, (), whole_as_gpu=whole_as_gpu(partition, version))
+    assert available.whole(None) == request_
 
 
 def test_rows_of_the_table() -> None:

@@ -12,9 +12,9 @@ from slurm_plugin.admin.calibrate.base import as_text, measure
 from slurm_plugin.admin.cli import main
 from slurm_plugin.core.config.load import Config, parse_config
 from slurm_plugin.core.errors import EstimateError
-from slurm_plugin.core.records.submission import Claims
+from slurm_plugin.core.records.submission import UserDirectives
 from slurm_plugin.core.units import MIB
-from slurm_plugin.directives import claims_of, directives_of, profile_of
+from slurm_plugin.directives import directives_of, profile_of, user_directives_of
 from slurm_plugin.estimate import Estimator
 
 EXAMPLES = Path(__file__).resolve().parents[5] / "examples"
@@ -68,9 +68,9 @@ def estimate_with(config: Config) -> int:
     assert directives is not None
     read = profile_of(directives, (EXAMPLES,))
     assert read is not None
-    claims = Claims(profile=read[0])
-    assert claims_of(None, "") == Claims()
-    estimate = Estimator.from_config(config).estimate(claims)
+    stated = UserDirectives(profile=read[0])
+    assert user_directives_of(None, "") == UserDirectives()
+    estimate = Estimator.from_config(config).estimate(stated)
     assert estimate is not None
     return estimate.estimate_bytes
 

@@ -52,7 +52,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def measure(out: Path, programs: Path) -> list[str]:
     said: list[str] = []
-    rules.measure(sys.executable, {}, out=out, today=TODAY, say=said.append, programs=programs)
+    rules.measure(sys.executable, {}, out=out, today=TODAY, progress=said.append, programs=programs)
     return said
 
 
@@ -89,10 +89,10 @@ def test_a_table_that_is_not_ours_is_left_alone(tmp_path: Path, programs: Path, 
 def test_trouble_comes_before_the_minutes(tmp_path: Path) -> None:
     said: list[str] = []
     with pytest.raises(EstimateError, match="nowhere"):
-        rules.measure("/no/python", {}, out=tmp_path / "nowhere" / "x", today=TODAY, say=said.append)
+        rules.measure("/no/python", {}, out=tmp_path / "nowhere" / "x", today=TODAY, progress=said.append)
     assert not said
     with pytest.raises(EstimateError, match="--python must name"):
-        rules.measure("/no/python", {}, out=tmp_path / "x", today=TODAY, say=said.append)
+        rules.measure("/no/python", {}, out=tmp_path / "x", today=TODAY, progress=said.append)
     assert len(said) == 1
     # An empty table would be refused by the next try, and estimates would say so each time.
     assert list(tmp_path.iterdir()) == []
@@ -114,7 +114,9 @@ def test_a_dry_run_of_the_short_way_is_refused() -> None:
 
 def test_what_was_found_stands_beside_what_counted(tmp_path: Path, programs: Path) -> None:
     out = tmp_path / "rules.csv"
-    table = rules.measure(sys.executable, {}, out=out, today=TODAY, say=lambda line: None, programs=programs)
+    table = rules.measure(
+        sys.executable, {}, out=out, today=TODAY, progress=lambda line: None, programs=programs
+    )
     text = rules.as_text(table, out)
     assert "conv_base" in text and f"{760 * MIB}  (was {760 * MIB})" in text and str(out) in text
 

@@ -73,13 +73,13 @@ def said(findings: list[Finding]) -> set[tuple[str, str]]:
 
 def do(finding: Finding) -> None:
     """Do what a fix says: its lines from below, so that the numbers stay those that were shown."""
-    changes = [deed for deed in finding.deeds if isinstance(deed, Change)]
+    changes = [action for action in finding.actions if isinstance(action, Change)]
     for change in sorted(changes, key=lambda change: -change.first):
         before = change.path.read_text() if change.path.exists() else ""
         change.path.write_text(change.applied(before))
-    for deed in finding.deeds:
-        if isinstance(deed, Run):
-            subprocess.run(deed.argv, check=True)
+    for action in finding.actions:
+        if isinstance(action, Run):
+            subprocess.run(action.argv, check=True)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
@@ -92,7 +92,7 @@ def test_a_fault_is_found_and_its_fix_mends_it(etc: Path, fault: Fault) -> None:
         wrong = [each for each in troubles(etc, fault) if (each.subject, each.text) not in right]
         if not wrong:
             break
-        assert wrong[0].deeds, wrong[0]
+        assert wrong[0].actions, wrong[0]
         do(wrong[0])
     assert said(troubles(etc, fault)) == right
 

@@ -222,7 +222,7 @@ def test_on_a_configless_node_a_fix_is_for_the_controllers_files():
         told["slurm.conf"].fix.startswith("on the controller")
         and "GresTypes=gpu,shard" in told["slurm.conf"].fix
     )
-    assert not told["slurm.conf"].deeds
+    assert not told["slurm.conf"].actions
     assert "/etc/slurm/rad (slurmctld sends no folders) lacks rad_cli.lua" in told["cli_filter.lua"].text
     assert told["job_submit.lua"].level == "unseen"
 
@@ -747,7 +747,7 @@ class TestGather:
     def test_the_command(self, tmp_path: Path):
         result = CliRunner().invoke(main, ["doctor", "--config", str(self.files(tmp_path)), "--json"])
         findings = json.loads(result.output)["findings"]
-        assert {"level", "subject", "text", "fix", "deeds"} == set(findings[0])
+        assert {"level", "subject", "text", "fix", "actions"} == set(findings[0])
         assert result.exit_code == 1
 
     def test_a_wrong_rad_toml_is_one_finding(self, tmp_path: Path):

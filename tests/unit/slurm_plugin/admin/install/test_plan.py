@@ -30,7 +30,7 @@ from slurm_plugin.core.comments.signed_comment import read_key
 from slurm_plugin.core.config import toml
 from slurm_plugin.core.config.load import load_config, parse_config
 from slurm_plugin.simulate.command import settings_of
-from slurm_plugin.slurm.versions import shards_spread
+from slurm_plugin.slurm.versions import max_shard_gpus_of
 
 
 def install(root: Path, *options: str) -> str:
@@ -132,7 +132,7 @@ def test_a_slurm_that_can_share_jobs_of_several_gpus_is_told_to(
     settings = load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"]
     line = next(line for line in output.splitlines() if "SelectTypeParameters=" in line)
     words = line.partition("SelectTypeParameters=")[2]
-    assert shards_spread(version or (0, 0, 0), words, ["gpu:4,shard:552"]) == spread
+    assert max_shard_gpus_of(version or (0, 0, 0), words, ["gpu:4,shard:552"]) == spread
     assert settings.share_multi_gpu is bool(spread)
     simulated = settings_of(None, None, version or (22, 5, 0))
     assert replace(settings, collocate=False, gpu_memory_mib=0, shards_per_gpu=0) == simulated, (

@@ -43,12 +43,12 @@ def told(folder: Path, version: tuple[int, int, int]) -> dict[str, Finding]:
 
 
 def do(finding: Finding) -> None:
-    assert finding.deeds, finding
-    for deed in finding.deeds:
-        if isinstance(deed, Change):
-            deed.path.write_text(deed.applied(deed.path.read_text() if deed.path.exists() else ""))
-        elif isinstance(deed, Run):
-            subprocess.run(deed.argv, check=True)
+    assert finding.actions, finding
+    for action in finding.actions:
+        if isinstance(action, Change):
+            action.path.write_text(action.applied(action.path.read_text() if action.path.exists() else ""))
+        elif isinstance(action, Run):
+            subprocess.run(action.argv, check=True)
 
 
 @pytest.fixture
@@ -96,15 +96,15 @@ def test_what_is_missing_is_put_beside_the_sites_own(
 def test_a_pattern_that_ours_would_not_match_is_left_to_a_person(etc: Path) -> None:
     script(etc / "d/1.site")
     (etc / "slurm.conf").write_text(f"Prolog={etc}/d/*.site\n")
-    assert "put a script" in told(etc, NEW)["Prolog"].fix and not told(etc, NEW)["Prolog"].deeds
+    assert "put a script" in told(etc, NEW)["Prolog"].fix and not told(etc, NEW)["Prolog"].actions
 
 
 def test_no_line_of_shell_is_put_into_what_is_none(etc: Path) -> None:
     script(etc / "site.py", "#!/usr/bin/env python3\nprint()\n")
     (etc / "slurm.conf").write_text(f"Prolog={etc}/site.py\nTaskProlog={etc}/site.py\n")
-    assert told(etc, NEW)["Prolog"].deeds, "slurm.conf gets a line more"
+    assert told(etc, NEW)["Prolog"].actions, "slurm.conf gets a line more"
     for finding in (told(etc, OLD)["Prolog"], told(etc, NEW)["TaskProlog"]):
-        assert "no shell script" in finding.fix and not finding.deeds
+        assert "no shell script" in finding.fix and not finding.actions
 
 
 def test_a_task_prolog_that_refuses_is_heard_by_the_sites_own(etc: Path) -> None:

@@ -442,16 +442,16 @@ def test_undo_gives_back_what_was_there(before: str, after: str, tail: str) -> N
 
 def test_gpus_without_a_type_are_told_of_where_slurm_mixes_them_up(site: Site) -> None:
     """`rad doctor` warns of them right after; how a site names its GPUs is its own, and no reason to refuse."""
-    assert not site.plan(OLD).told
+    assert not site.plan(OLD).warnings
     site.change("gpu:a100:4", "gpu:4")
     site.change(" Type=a100", "", "gres.conf")
-    assert not site.plan(NEW).told
+    assert not site.plan(NEW).warnings
     plan = site.plan(OLD)
-    (finding,) = plan.told
+    (finding,) = plan.warnings
     assert "whole-GPU job" in finding.text and not plan.refused
     said = as_text(plan, {"etc": "/etc/rad", "slurm": "/etc/slurm"}, dry_run=False)
     assert "left to you: gres.conf: this Slurm gives" in said and "Type=" in said
     site.write("cgroup.conf", "ConstrainDevices=yes\n")
     site.write("slurm.conf", (site.slurm / "slurm.conf").read_text() + "TaskPlugin=task/cgroup\n")
-    (finding,) = site.plan(OLD).told
+    (finding,) = site.plan(OLD).warnings
     assert finding.subject == "cgroup.conf" and finding.level == "fail"

@@ -11,9 +11,9 @@ import pytest
 from fakes import FakeClock
 
 from slurm_plugin.admin.job_report import gather
-from slurm_plugin.admin.job_report.story import Found
+from slurm_plugin.admin.job_report.report import Found
 from slurm_plugin.admin.top.fleet import Fleet, Node
-from slurm_plugin.core.comments.signed_comment import stamp
+from slurm_plugin.core.comments.signed_comment import signed_booking
 from slurm_plugin.core.config.load import Config, Features, Paths, TelemetryConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.events import EventKind
@@ -32,8 +32,8 @@ TIMES = JobTimes(
     state="RUNNING",
     partition="gpu",
     nodes="gpu1",
-    asked="gres/shard:4",
-    comment=stamp(BOOKING, user_id=1000, key=KEY),
+    requested="gres/shard:4",
+    comment=signed_booking(BOOKING, user_id=1000, key=KEY),
     restarts=0,
     submit_s=1.0,
     start_s=2.0,
@@ -47,7 +47,7 @@ class Site:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
         self.times: JobTimes | SlurmError | None = TIMES
-        self.asked: list[Mapping[str, tuple[str, int]]] = []
+        self.requested: list[Mapping[str, tuple[str, int]]] = []
         self.address: str | None = "10.0.0.1"
         self.trouble = ""
         (folder / "key").write_bytes(KEY)
@@ -61,7 +61,7 @@ class Site:
             telemetry=TelemetryConfig(serve="0.0.0.0:9835"),
         )
         for job_id in (7, 70, 17):
-            HookLog(str(folder / "log"), "prolog", job_id=job_id, clock=FakeClock()).say(EventKind.PLACED)
+            HookLog(str(folder / "log"), "prolog", job_id=job_id, clock=FakeClock()).write(EventKind.PLACED)
         monkeypatch.setattr(gather, "job_times", self._job_times)
         monkeypatch.setattr(gather, "SlurmCommands", lambda **_: self)
         monkeypatch.setattr(gather, "Gatherer", self._gatherer)
@@ -77,7 +77,7 @@ class Site:
         return NodeView(name=name, address=self.address)
 
     def _gatherer(self, hosts: Mapping[str, tuple[str, int]], **_: Any) -> Site:
-        self.asked.append(hosts)
+        self.requested.append(hosts)
         return self
 
     def look(self) -> Fleet:
@@ -128,7 +128,7 @@ def test_all_that_is_known_is_found(site: Site) -> None:
     assert (found.times, found.booking, found.missing) == (TIMES, BOOKING, ())
     assert [entry.job_id for entry in found.events] == [7], "no other whose number begins or ends like it"
     assert [(name, gpu.uuid) for name, gpu in found.live] == [("gpu1", "GPU-1")]
-    assert site.asked == [{"gpu1": ("10.0.0.1", 9835)}]
+    assert site.requested == [{"gpu1": ("10.0.0.1", 9835)}]
 
 
 @pytest.mark.parametrize("history", [True, False])
@@ -142,7 +142,7 @@ def test_a_node_whose_address_slurm_does_not_tell_is_asked_by_its_name(
     site: Site, address: str | None
 ) -> None:
     site.address = address
-    assert len(site.found().live) == 1 and site.asked == [{"gpu1": ("gpu1", 9835)}]
+    assert len(site.found().live) == 1 and site.requested == [{"gpu1": ("gpu1", 9835)}]
 
 
 def test_a_job_that_is_ending_is_still_there(site: Site) -> None:
@@ -165,12 +165,12 @@ def test_a_job_that_is_on_no_single_node_now_is_looked_for_on_none(
     site: Site, change: dict[str, str]
 ) -> None:
     site.times = replace(TIMES, **change)  # type: ignore[arg-type]
-    assert site.found().live == [] and site.asked == []
+    assert site.found().live == [] and site.requested == []
 
 
 def test_a_site_that_serves_nothing_is_not_asked(site: Site) -> None:
     site.config = replace(site.config, telemetry=TelemetryConfig(serve=""))
-    assert site.found().live == [] and site.asked == []
+    assert site.found().live == [] and site.requested == []
 
 
 def test_what_cannot_be_looked_at_is_named(site: Site) -> None:

@@ -57,7 +57,7 @@ def write(folder: Path, policy: str, makespan_s: float, **more: Any) -> Path:
         "stand_in": False,
         "figures": figures,
         "jobs": jobs,
-        "samples": {"times_s": [0.0, 1.0, 2.0], "cards": [card]},
+        "samples": {"times_s": [0.0, 1.0, 2.0], "gpus": [card]},
         "machine": {"slurm": "slurm-wlm 24.11.5", "commit": "abc1234"},
     }
     path = folder / f"{policy}-{len(list(folder.glob('*.json')))}.json"
@@ -274,8 +274,8 @@ PLACES: tuple[tuple[Any, ...], ...] = (
     ("jobs", 0, "alone_s"),
     ("jobs", 0, "runs", 0, "end_s"),
     ("samples", "times_s", 0),
-    ("samples", "cards", 0, "index"),
-    ("samples", "cards", 0, "used_mib", 1),
+    ("samples", "gpus", 0, "index"),
+    ("samples", "gpus", 0, "used_mib", 1),
 )
 HTML = "<script>alert(1)</script>"
 
@@ -310,7 +310,7 @@ def test_a_figure_that_a_chart_needs_is_a_number(tmp_path: Path, figure: str) ->
         ("exchange",),
         ("settings", HTML),
         ("seed",),
-        ("samples", "cards", 0, "name"),
+        ("samples", "gpus", 0, "name"),
         ("machine", "slurm"),
         ("machine", "commit"),
     ],

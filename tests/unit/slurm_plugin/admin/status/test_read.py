@@ -15,11 +15,11 @@ from slurm_plugin.admin.history import user_name
 from slurm_plugin.admin.status import text as status_view
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.export.status import GpuStatus, gpu_status
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
-from slurm_plugin.monitor.gpus.simulated_gpus import Card
+from slurm_plugin.monitor.gpus.simulated_gpus import GpuSpec
 from slurm_plugin.monitor.window import JobUsage
 
 READING = GpuReading(
@@ -38,13 +38,13 @@ READING = GpuReading(
     ),
 )
 LEDGER = Ledger(
-    reservations=tuple(
-        Reservation(
+    allocations=tuple(
+        Allocation(
             job_id=job_id,
             user_id=1000,
             kind="shared",
             gpus=("GPU-a",),
-            seats=(0,),
+            gpu_indices=(0,),
             booked_bytes=24 * GIB,
             created_s=0.0,
             estimate_bytes=22 * GIB,
@@ -97,7 +97,7 @@ def test_what_misleads_is_flagged(status: GpuStatus):
 @pytest.fixture
 def config(tmp_path: Path) -> str:
     SimulatedGpus.create(
-        tmp_path / "gpus", [Card(uuid="GPU-s", index=0, name="S", memory_total_bytes=40 * GIB)]
+        tmp_path / "gpus", [GpuSpec(uuid="GPU-s", index=0, name="S", memory_total_bytes=40 * GIB)]
     )
     path = tmp_path / "rad.toml"
     path.write_text(

@@ -20,7 +20,7 @@ from slurm_plugin.core.config.load import Config, TelemetryConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.export.web import PORT, serve
 from slurm_plugin.monitor.seen import Seen
@@ -70,16 +70,16 @@ def node(tmp_path: Path, *, time_s: float) -> int:
     reading = GpuReading(
         uuid="GPU-a", index=0, name="card", memory_total_bytes=GIB, memory_used_bytes=0, time_s=time_s
     )
-    held = Reservation(
+    held = Allocation(
         job_id=7,
         user_id=os.getuid(),
         kind="shared",
         gpus=("GPU-a",),
-        seats=(0,),
+        gpu_indices=(0,),
         booked_bytes=GIB,
         created_s=0.0,
     )
-    board.show(Seen(readings=(reading,), ledger=Ledger(reservations=(held,))))
+    board.show(Seen(readings=(reading,), ledger=Ledger(allocations=(held,))))
     return port
 
 

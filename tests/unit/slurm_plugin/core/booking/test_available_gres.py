@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.core.booking.available_gres import Offer, gpus_for
+from slurm_plugin.core.booking.available_gres import AvailableGres, gpus_for
 from slurm_plugin.core.booking.decide import decide
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.config.load import Config, GpuType, PartitionConfig, parse_config
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records.submission import Claims, GresItem, MemoryEstimate, Rewrite
+from slurm_plugin.core.records.submission import GresItem, MemoryEstimate, Rewrite, UserDirectives
 from slurm_plugin.core.units import GIB
 
 MIXED: dict[str, Any] = {
@@ -33,12 +33,12 @@ def config(**changes: Any) -> Config:
 
 
 def decided(
-    gres: str, need_gib: float | None, *, whole_as_gpu: bool = True, claims: Claims | None = None
+    gres: str, need_gib: float | None, *, whole_as_gpu: bool = True, stated: UserDirectives | None = None
 ) -> Rewrite:
     need = None if need_gib is None else round(need_gib * GIB)
     estimate = need and MemoryEstimate(estimate_bytes=need, upper_bytes=need, confidence=0.99, source="ours")
     request = request_from({"user_id": 1000, "gres": gres})
-    said = claims or Claims(profile="p" if estimate else None)
+    said = stated or UserDirectives(profile="p" if estimate else None)
     return decide(request, said, estimate or None, config=config(), whole_as_gpu=whole_as_gpu)
 
 
@@ -74,9 +74,9 @@ def test_a_request_is_booked_by_its_type_or_by_what_is_large_enough(
 def test_a_gpu_of_its_own_is_all_of_one_type_and_large_enough(
     gres: str, need_gib: float | None, as_gpu: str | None, as_shards: str
 ) -> None:
-    alone = Claims(policy="exclusive")
-    assert decided(gres, need_gib, claims=alone).fields.get("gres") == as_gpu
-    assert decided(gres, need_gib, claims=alone, whole_as_gpu=False).fields["gres"] == as_shards
+    alone = UserDirectives(policy="exclusive")
+    assert decided(gres, need_gib, stated=alone).fields.get("gres") == as_gpu
+    assert decided(gres, need_gib, stated=alone, whole_as_gpu=False).fields["gres"] == as_shards
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_who_gets_a_gpu_of_the_type_asked_for_gets_all_of_it(
     gpus = {name: GpuType(shards_per_gpu=shards) for name, shards in types.items()}
     partition = PartitionConfig(collocate=True, shards_per_gpu=others, gpus=gpus)
     asked = (GresItem(name="gpu", type=named),)
-    offer = Offer.of(partition, asked, whole_as_gpu=as_gpu)
+    available = AvailableGres.of(partition, asked, whole_as_gpu=as_gpu)
     need_bytes = None if need is None else need * GIB
-    (item,) = parse_gres(offer.whole(need_bytes))
+    (item,) = parse_gres(available.whole(need_bytes))
     known = {**types, **({"other": others} if others else {})}
     may = {kind: known[kind] for kind in ([named] if named in types else known) if kind is not None}
     given_ = {kind: size for kind, size in may.items() if item.type in (None, kind)}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.core.booking.confidence import MOST_SURPRISE, SHARES, size_of
+from slurm_plugin.core.booking.confidence import MAX_OVERSHOOT, SHARES, size_of
 from slurm_plugin.core.records.submission import Confidence, MemoryEstimate
 from slurm_plugin.core.units import GIB, MIB
 
@@ -68,7 +68,7 @@ def test_no_user_gains_memory_that_he_does_not_book(
             0
             < size.booked_bytes
             <= size.cap_bytes
-            <= max(MOST_SURPRISE * size.booked_bytes, size.booked_bytes)
+            <= max(MAX_OVERSHOOT * size.booked_bytes, size.booked_bytes)
         )
     assert theirs.cap_bytes <= max(ours.cap_bytes, theirs.booked_bytes)
     if theirs.booked_bytes < ours.booked_bytes:

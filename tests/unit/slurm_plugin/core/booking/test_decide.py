@@ -14,7 +14,7 @@ from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.booking.size import part_for
 from slurm_plugin.core.booking.verification import MOST_PARTITIONS, partition_mark
 from slurm_plugin.core.config.load import Config, parse_config
-from slurm_plugin.core.records.submission import Booking, Claims, MemoryEstimate, Rewrite
+from slurm_plugin.core.records.submission import Booking, MemoryEstimate, Rewrite, UserDirectives
 from slurm_plugin.core.units import GIB, MIB
 
 GPU_MIB = 40_000
@@ -40,17 +40,22 @@ def need(estimate_bytes: int, upper_bytes: int | None = None) -> MemoryEstimate:
 
 
 def asked(
-    claims: Claims | None = None,
+    stated: UserDirectives | None = None,
     estimate: MemoryEstimate | None = None,
     *,
     config: Config = config(),  # noqa: B008 frozen
     whole_as_gpu: bool = False,
-    spread: int = 0,
+    max_shard_gpus: int = 0,
     **message: Any,
 ) -> Rewrite:
     request = request_from({"user_id": 1000, **message})
     return decide(
-        request, claims or Claims(), estimate, config=config, whole_as_gpu=whole_as_gpu, spread=spread
+        request,
+        stated or UserDirectives(),
+        estimate,
+        config=config,
+        whole_as_gpu=whole_as_gpu,
+        max_shard_gpus=max_shard_gpus,
     )
 
 
@@ -66,22 +71,22 @@ def asked(
     ],
 )
 def test_what_is_not_ours_is_left_alone(message: dict[str, Any], reason: str) -> None:
-    assert asked(Claims(memory_bytes=GIB), need(GIB), **message) == Rewrite(reason=reason)
+    assert asked(UserDirectives(memory_bytes=GIB), need(GIB), **message) == Rewrite(reason=reason)
 
 
 @pytest.mark.parametrize("more", [{"heterogeneous": True}, {"min_nodes": 2}])
 def test_a_job_that_cannot_share_is_left_alone_and_told_if_it_spoke(more: dict[str, Any]) -> None:
     silent = asked(gres="gres:gpu:1", **more)
-    spoken = asked(Claims(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", **more)
+    any_stated = asked(UserDirectives(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", **more)
     assert (silent.fields, silent.booking, silent.messages) == ({}, None, ())
-    assert replace(spoken, messages=()) == silent
-    assert "cannot share GPUs; the job gets whole GPUs" in spoken.messages[0]
+    assert replace(any_stated, messages=()) == silent
+    assert "cannot share GPUs; the job gets whole GPUs" in any_stated.messages[0]
 
 
 @pytest.mark.parametrize("gres", ["gres:gpu:1", "gres:shard:3"])
 def test_an_entry_of_scrontab_shares_no_gpu_by_our_choice_and_is_not_run_again_by_us(gres: str) -> None:
     """Slurm runs it again at its next time, under the same id, and counts a restart each time."""
-    rewrite = asked(Claims(memory_bytes=GIB), need(GIB), gres=gres, recurs=True)
+    rewrite = asked(UserDirectives(memory_bytes=GIB), need(GIB), gres=gres, recurs=True)
     assert rewrite.booking is not None and not rewrite.booking.retry
     assert "gres" not in rewrite.fields, "it keeps what it asks for"
     assert rewrite.booking.kind == ("whole" if "gpu" in gres else "shared")
@@ -91,9 +96,9 @@ def test_an_entry_of_scrontab_shares_no_gpu_by_our_choice_and_is_not_run_again_b
 @pytest.mark.parametrize("message", [{}, {"gres": "gres:nvme:100"}, {"tres_per_job": "gres:gpu:0"}])
 def test_a_job_without_gpu_is_left_alone_and_told_if_it_spoke(message: dict[str, Any]) -> None:
     assert asked(**message) == Rewrite(reason="no gpu")
-    spoken = asked(Claims(memory_bytes=GIB), need(GIB), **message)
-    assert (spoken.fields, spoken.booking) == ({}, None)
-    assert "--gpus=1" in spoken.messages[0]
+    any_stated = asked(UserDirectives(memory_bytes=GIB), need(GIB), **message)
+    assert (any_stated.fields, any_stated.booking) == ({}, None)
+    assert "--gpus=1" in any_stated.messages[0]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +131,7 @@ def test_a_job_without_gpu_is_left_alone_and_told_if_it_spoke(message: dict[str,
     ],
 )
 def test_one_gpu_in_every_spelling_becomes_shards(message: dict[str, Any], changes: dict[str, str]) -> None:
-    rewrite = asked(Claims(memory_bytes=10 * GIB), need(9 * GIB, 10 * GIB), **message)
+    rewrite = asked(UserDirectives(memory_bytes=10 * GIB), need(9 * GIB, 10 * GIB), **message)
     assert rewrite.fields == changes
     assert rewrite.environment["SLURM_GPUS"] == ""
     assert rewrite.booking == Booking(
@@ -141,8 +146,8 @@ def test_one_gpu_in_every_spelling_becomes_shards(message: dict[str, Any], chang
 
 
 def test_an_exclusive_job_takes_all_shards_or_keeps_its_gpu() -> None:
-    claims = Claims(policy="exclusive")
-    by_shards = asked(claims, need(GIB), gres="gres:gpu:1")
+    stated = UserDirectives(policy="exclusive")
+    by_shards = asked(stated, need(GIB), gres="gres:gpu:1")
     assert (by_shards.fields, by_shards.booking) == (
         {"gres": f"shard:{SHARDS}"},
         Booking(
@@ -154,7 +159,7 @@ def test_an_exclusive_job_takes_all_shards_or_keeps_its_gpu() -> None:
             partitions=HERE,
         ),
     )
-    by_gpu = asked(claims, need(GIB), gres="gres:gpu:1", whole_as_gpu=True)
+    by_gpu = asked(stated, need(GIB), gres="gres:gpu:1", whole_as_gpu=True)
     assert by_shards.booking is not None
     assert (by_gpu.fields, by_gpu.environment) == ({}, {})
     assert by_gpu.booking == replace(by_shards.booking, shards=0)
@@ -170,12 +175,12 @@ def test_a_job_that_says_nothing_gets_the_partitions_default(default: str, field
 
 
 def test_collocation_asked_for_with_an_unknown_need_books_the_least_free_memory() -> None:
-    rewrite = asked(Claims(policy="collocate"), gres="gres:gpu:1")
+    rewrite = asked(UserDirectives(policy="collocate"), gres="gres:gpu:1")
     assert rewrite.booking == Booking(kind="shared", memory_bytes=5 * GIB, shards=5, partitions=HERE)
 
 
 def test_a_need_of_nearly_all_of_a_gpu_is_exclusive() -> None:
-    rewrite = asked(Claims(memory_bytes=39 * GIB), need(38 * GIB, 38 * GIB + 1), gres="gres:gpu:1")
+    rewrite = asked(UserDirectives(memory_bytes=39 * GIB), need(38 * GIB, 38 * GIB + 1), gres="gres:gpu:1")
     assert rewrite.booking is not None
     assert (rewrite.booking.kind, rewrite.refusal) == ("whole", None)
 
@@ -189,15 +194,15 @@ def test_the_bound_may_exceed_the_gpu_but_the_best_guess_may_not() -> None:
 
 
 def test_who_knows_better_than_the_estimate_gets_the_gpu_that_he_asks_for() -> None:
-    alone = asked(Claims(policy="exclusive"), need(60 * GIB, 70 * GIB), gres="gres:gpu:1")
+    alone = asked(UserDirectives(policy="exclusive"), need(60 * GIB, 70 * GIB), gres="gres:gpu:1")
     assert alone.booking is not None
     assert (alone.refusal, alone.booking.kind, alone.fields["gres"]) == (None, "whole", f"shard:{SHARDS}")
 
 
 def test_several_processes_on_one_gpu_add_up() -> None:
-    rewrite = asked(Claims(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", num_tasks=3)
+    rewrite = asked(UserDirectives(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", num_tasks=3)
     assert rewrite.fields["gres"] == "shard:12"
-    said = asked(Claims(gpus=2), need(4 * GIB), gres="gres:gpu:1")
+    said = asked(UserDirectives(gpus=2), need(4 * GIB), gres="gres:gpu:1")
     assert said.booking is not None
     assert (said.fields["gres"], said.booking.estimate_bytes) == ("shard:8", 8 * GIB)
 
@@ -212,12 +217,12 @@ def test_several_processes_on_one_gpu_add_up() -> None:
     ],
 )
 def test_tasks_that_are_asked_for_by_node_count(told: dict[str, int], processes: int) -> None:
-    rewrite = asked(Claims(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", **told)
+    rewrite = asked(UserDirectives(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", **told)
     assert rewrite.fields["gres"] == f"shard:{4 * processes}"
 
 
 def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
-    rewrite = asked(Claims(gpus=4), need(GIB), tres_per_job="gres:gpu:4")
+    rewrite = asked(UserDirectives(gpus=4), need(GIB), tres_per_job="gres:gpu:4")
     assert (rewrite.fields, rewrite.booking) == (
         {},
         Booking(
@@ -227,12 +232,12 @@ def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
     assert rewrite.messages == (
         "RAD: jobs with several GPUs do not share them in this partition; the job gets whole GPUs",
     )
-    wanted = asked(Claims(gpus=4, policy="exclusive"), need(GIB), tres_per_job="gres:gpu:4")
+    wanted = asked(UserDirectives(gpus=4, policy="exclusive"), need(GIB), tres_per_job="gres:gpu:4")
     assert wanted.messages == (), "it is what was asked for"
-    silent = asked(Claims(), need(GIB), tres_per_job="gres:gpu:4")
+    silent = asked(UserDirectives(), need(GIB), tres_per_job="gres:gpu:4")
     assert silent.messages == (), "who said nothing to us hears nothing"
-    assert "gpus=2" in asked(Claims(gpus=2), tres_per_job="gres:gpu:4").messages[0]
-    assert "run out of memory" in asked(Claims(gpus=4), need(60 * GIB), gres="gres:gpu:4").messages[0]
+    assert "gpus=2" in asked(UserDirectives(gpus=2), tres_per_job="gres:gpu:4").messages[0]
+    assert "run out of memory" in asked(UserDirectives(gpus=4), need(60 * GIB), gres="gres:gpu:4").messages[0]
 
 
 def test_gpus_per_task_counts_by_tasks() -> None:
@@ -254,7 +259,7 @@ def test_gpus_per_task_counts_by_tasks() -> None:
     ],
 )
 def test_what_shards_cannot_stand_for_keeps_its_gpu(message: dict[str, Any]) -> None:
-    rewrite = asked(Claims(memory_bytes=GIB), need(GIB), **message)
+    rewrite = asked(UserDirectives(memory_bytes=GIB), need(GIB), **message)
     assert rewrite.fields == {}
     assert rewrite.booking is not None and rewrite.booking.kind == "whole"
     assert "gets a whole GPU" in rewrite.messages[0]
@@ -277,7 +282,7 @@ def test_not_set_values_of_slurm_count_as_nothing() -> None:
 
 
 def test_an_srun_that_was_not_rewritten_in_time_keeps_its_gpu() -> None:
-    rewrite = asked(Claims(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", interactive=True)
+    rewrite = asked(UserDirectives(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", interactive=True)
     assert (rewrite.fields, rewrite.messages) == ({}, ())
     assert rewrite.booking is not None and rewrite.booking.kind == "whole"
 
@@ -339,7 +344,7 @@ MESSAGES = st.fixed_dictionaries(
     },
 )
 CLAIMS = st.builds(
-    Claims,
+    UserDirectives,
     memory_bytes=st.none(),
     policy=st.sampled_from([None, "exclusive", "collocate"]),
     retry=st.booleans(),
@@ -359,16 +364,16 @@ CONFIGS = st.builds(
 )
 
 
-@given(message=MESSAGES, claims=CLAIMS, estimate=ESTIMATES, config=CONFIGS, whole_as_gpu=st.booleans())
+@given(message=MESSAGES, stated=CLAIMS, estimate=ESTIMATES, config=CONFIGS, whole_as_gpu=st.booleans())
 def test_a_decision_keeps_the_rules(
     message: dict[str, Any],
-    claims: Claims,
+    stated: UserDirectives,
     estimate: MemoryEstimate | None,
     config: Config,
     whole_as_gpu: bool,
 ) -> None:
     partition = config.partitions["gpu"]
-    rewrite = asked(claims, estimate, config=config, whole_as_gpu=whole_as_gpu, **message)
+    rewrite = asked(stated, estimate, config=config, whole_as_gpu=whole_as_gpu, **message)
     booking = rewrite.booking
     if booking is None:
         assert (rewrite.fields, rewrite.environment) == ({}, {})
@@ -387,7 +392,7 @@ def test_a_decision_keeps_the_rules(
     else:
         assert booking.memory_bytes is None
         assert shards in (0, *(size.shards for size in partition.sizes))
-    if claims.policy == "exclusive" and not shards:
+    if stated.policy == "exclusive" and not shards:
         assert booking.kind == "whole"
     if rewrite.fields:
         assert partition.gpus or not any("gpu" in value for value in rewrite.fields.values())
@@ -397,10 +402,10 @@ def test_a_decision_keeps_the_rules(
 
 def test_a_chosen_confidence_books_less_and_caps_at_the_bound() -> None:
     row = replace(need(10 * GIB, 16 * GIB), quantiles=((0.5, 10 * GIB), (0.9, 12 * GIB), (0.99, 16 * GIB)))
-    bound = asked(Claims(profile="p"), row, gres="gres:gpu:1")
+    bound = asked(UserDirectives(profile="p"), row, gres="gres:gpu:1")
     assert bound.booking is not None
     assert (bound.booking.memory_bytes, bound.booking.cap_bytes) == (16 * GIB, None)
-    chosen = asked(Claims(profile="p"), row, config=config(confidence=0.9), gres="gres:gpu:1")
+    chosen = asked(UserDirectives(profile="p"), row, config=config(confidence=0.9), gres="gres:gpu:1")
     assert chosen.booking is not None
     assert (chosen.booking.memory_bytes, chosen.booking.cap_bytes) == (12 * GIB, 16 * GIB)
     assert (chosen.booking.basis, chosen.fields["gres"]) == ("estimate", "shard:12")
@@ -409,18 +414,18 @@ def test_a_chosen_confidence_books_less_and_caps_at_the_bound() -> None:
 
 def test_who_books_less_than_the_site_would_is_capped_there_and_answers_for_it() -> None:
     row = replace(need(10 * GIB, 16 * GIB), quantiles=((0.5, 10 * GIB), (0.9, 12 * GIB), (0.99, 16 * GIB)))
-    booking = asked(Claims(profile="p", confidence=0.9), row, gres="gres:gpu:1").booking
+    booking = asked(UserDirectives(profile="p", confidence=0.9), row, gres="gres:gpu:1").booking
     assert booking is not None
     assert (booking.memory_bytes, booking.cap_bytes, booking.basis) == (12 * GIB, None, "asked")
 
 
-@given(claims=CLAIMS, estimate=ESTIMATES, config=CONFIGS)
+@given(stated=CLAIMS, estimate=ESTIMATES, config=CONFIGS)
 def test_deciding_again_about_the_result_changes_nothing(
-    claims: Claims, estimate: MemoryEstimate | None, config: Config
+    stated: UserDirectives, estimate: MemoryEstimate | None, config: Config
 ) -> None:
-    first = asked(claims, estimate, config=config, gres="gres:gpu:1")
+    first = asked(stated, estimate, config=config, gres="gres:gpu:1")
     if first.fields:
-        again = asked(claims, estimate, config=config, gres=f"gres:{first.fields['gres']}")
+        again = asked(stated, estimate, config=config, gres=f"gres:{first.fields['gres']}")
         assert first.booking is not None
         assert (again.fields, again.refusal) == ({}, None)
         assert again.booking == replace(
@@ -441,7 +446,7 @@ def test_deciding_again_about_the_result_changes_nothing(
 )
 def test_a_booking_says_who_is_answerable_for_its_size(source: str | None, gres: str, basis: str) -> None:
     estimate = None if source is None else replace(need(5 * GIB), source=source)
-    booking = asked(Claims(policy="collocate"), estimate, gres=gres).booking
+    booking = asked(UserDirectives(policy="collocate"), estimate, gres=gres).booking
     assert booking is not None and booking.basis == basis
 
 
@@ -455,8 +460,8 @@ def test_a_job_that_names_too_many_partitions_is_left_alone() -> None:
     assert few.booking is not None and len(few.booking.partitions) == MOST_PARTITIONS
 
 
-def need_stated() -> Claims:
-    return Claims(memory_bytes=GIB)
+def need_stated() -> UserDirectives:
+    return UserDirectives(memory_bytes=GIB)
 
 
 @pytest.mark.parametrize(
@@ -502,8 +507,10 @@ def test_who_takes_turns_counts_by_the_time_and_not_by_the_sms(
     )
     assert count_of(parse_gres(streams.fields["gres"]), "shard") == shards
     partition = config(compute_overcommit=2.0).partitions["gpu"]
-    assert part_for(Claims(), estimate, partition, gpus=2).asked == shards, "of each of its GPUs"
-    assert part_for(Claims(), estimate, partition).asked == 4, "under MPS its memory is the larger share"
+    assert part_for(UserDirectives(), estimate, partition, gpus=2).requested == shards, "of each of its GPUs"
+    assert part_for(UserDirectives(), estimate, partition).requested == 4, (
+        "under MPS its memory is the larger share"
+    )
 
 
 def test_compute_counts_unless_the_site_says_otherwise() -> None:
@@ -523,7 +530,9 @@ def test_compute_counts_unless_the_site_says_otherwise() -> None:
 def test_compute_never_takes_shards_away(mib: int, smact: float, overcommit: float, policy: Any) -> None:
     estimate = replace(need(mib * MIB), smact=smact)
     plain, busy = (
-        asked(Claims(policy=policy), estimate, config=config(compute_overcommit=each), gres="gres:gpu:1")
+        asked(
+            UserDirectives(policy=policy), estimate, config=config(compute_overcommit=each), gres="gres:gpu:1"
+        )
         for each in (0.0, overcommit)
     )
     before, after = (count_of(parse_gres(one.fields["gres"]), "shard") for one in (plain, busy))

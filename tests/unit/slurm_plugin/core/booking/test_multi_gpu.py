@@ -9,10 +9,10 @@ from slurm_plugin.core.booking.decide import decide
 from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.config.load import parse_config
-from slurm_plugin.core.records.submission import AskedTasks, Claims, MemoryEstimate, Rewrite
+from slurm_plugin.core.records.submission import AskedTasks, MemoryEstimate, Rewrite, UserDirectives
 from slurm_plugin.core.units import GIB
 
-DDP = Claims(gpus=2, memory_bytes=None)
+DDP = UserDirectives(gpus=2, memory_bytes=None)
 NEED = MemoryEstimate(
     estimate_bytes=10 * GIB,
     upper_bytes=12 * GIB,
@@ -25,10 +25,10 @@ STATED = replace(NEED, source="stated")
 
 
 def asked(
-    claims: Claims = DDP,
+    stated: UserDirectives = DDP,
     estimate: MemoryEstimate | None = NEED,
     *,
-    spread: int = 4,
+    max_shard_gpus: int = 4,
     share: bool = True,
     guard: bool = True,
     on_overrun: str = "requeue",
@@ -39,11 +39,11 @@ def asked(
     config = parse_config({**table, "features": {"guard": guard}}, origin="rad.toml")
     return decide(
         request_from({"user_id": 1000, **message}),
-        claims,
+        stated,
         estimate,
         config=config,
         whole_as_gpu=True,
-        spread=spread,
+        max_shard_gpus=max_shard_gpus,
     )
 
 
@@ -102,8 +102,8 @@ def test_two_gpus_become_a_task_for_each_and_its_shards(
     assert rewrite.messages == (
         "RAD: estimated 10.0 GiB; booked 12.0 GiB on each of 2 GPUs (99th percentile)",
     )
-    signed = signed_comment.stamp(booking, user_id=7, key=bytes(32))
-    assert signed_comment.read_stamp(signed, user_id=7, key=bytes(32)) == booking
+    signed = signed_comment.signed_booking(booking, user_id=7, key=bytes(32))
+    assert signed_comment.read_signed_booking(signed, user_id=7, key=bytes(32)) == booking
 
 
 @pytest.mark.parametrize(
@@ -114,10 +114,10 @@ def test_two_gpus_become_a_task_for_each_and_its_shards(
         ({"claims": replace(DDP, policy="exclusive")}, ""),
         ({"guard": False}, "the guard, which enforces limits without MPS, is off"),
         ({"on_overrun": "warn"}, "the guard, which enforces limits without MPS, is off"),
-        ({"spread": 0}, "shards of at most 1 GPU"),
-        ({"spread": 1}, "shards of at most 1 GPU"),
-        ({"claims": Claims(profile="x")}, "unknown without #RAD gpus=2"),
-        ({"claims": Claims(gpus=4)}, "#RAD gpus=4 differs from 2 requested GPUs"),
+        ({"max_shard_gpus": 0}, "shards of at most 1 GPU"),
+        ({"max_shard_gpus": 1}, "shards of at most 1 GPU"),
+        ({"claims": UserDirectives(profile="x")}, "unknown without #RAD gpus=2"),
+        ({"claims": UserDirectives(gpus=4)}, "#RAD gpus=4 differs from 2 requested GPUs"),
         ({"num_tasks": 3}, "3 tasks on 2 GPUs"),
         ({"interactive": True}, "srun and salloc"),
         ({"tres_freq": "gpu:high"}, "--gpu-freq"),
@@ -139,15 +139,17 @@ def test_a_job_that_cannot_share_its_gpus_keeps_them_and_hears_why(
 
 @pytest.mark.parametrize("tasks", [{}, {"num_tasks": 1}, {"num_tasks": 4}])
 def test_four_gpus_are_shared_by_one_task_or_four(tasks: dict[str, int]) -> None:
-    rewrite = asked(Claims(gpus=4), gres="gpu:4", **tasks)
+    rewrite = asked(UserDirectives(gpus=4), gres="gpu:4", **tasks)
     assert rewrite.booking is not None and rewrite.booking.shards == 48
     assert (rewrite.fields["num_tasks"], rewrite.fields["tres_per_task"]) == ("4", "gres/shard:12")
-    assert asked(Claims(gpus=4), gres="gpu:4", num_tasks=2).fields == {}
-    assert asked(Claims(gpus=4), gres="gpu:4", spread=3).fields == {}
+    assert asked(UserDirectives(gpus=4), gres="gpu:4", num_tasks=2).fields == {}
+    assert asked(UserDirectives(gpus=4), gres="gpu:4", max_shard_gpus=3).fields == {}
 
 
 def test_what_is_stated_for_each_process_needs_no_count_of_gpus() -> None:
-    assert asked(Claims(memory_bytes=12 * GIB), STATED, tres_per_job="gpu:2").fields["num_tasks"] == "2"
+    assert (
+        asked(UserDirectives(memory_bytes=12 * GIB), STATED, tres_per_job="gpu:2").fields["num_tasks"] == "2"
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +159,7 @@ def test_one_gpu_is_asked_for_by_task_where_slurm_could_split_its_shards(
     message: dict[str, Any], cpus: int
 ) -> None:
     """Slurm 24.11 gave shard:25 as 19 and 6 where two GPUs had 19 free each."""
-    rewrite = asked(Claims(memory_bytes=1), STATED, **message)
+    rewrite = asked(UserDirectives(memory_bytes=1), STATED, **message)
     shards = 12 * int(message.get("num_tasks", 1))
     assert rewrite.fields["tres_per_task"] == f"gres/shard:{shards}" and "gres_flags" not in rewrite.fields
     assert (rewrite.fields["num_tasks"], rewrite.fields["min_cpus"]) == ("1", str(cpus))
@@ -165,18 +167,18 @@ def test_one_gpu_is_asked_for_by_task_where_slurm_could_split_its_shards(
 
 
 def test_a_users_own_shards_are_asked_for_by_task_too() -> None:
-    rewrite = asked(Claims(), None, gres="gres:shard:7")
+    rewrite = asked(UserDirectives(), None, gres="gres:shard:7")
     assert rewrite.fields["tres_per_task"] == "gres/shard:7" and rewrite.booking is not None
     assert (rewrite.booking.shards, rewrite.booking.by_task) == (7, AskedTasks())
-    assert asked(Claims(), None, gres="gres:shard:7", spread=0).fields == {}
+    assert asked(UserDirectives(), None, gres="gres:shard:7", max_shard_gpus=0).fields == {}
 
 
 def test_shards_of_a_users_own_tasks_may_lie_on_as_many_gpus() -> None:
     """The Prolog asks Slurm where they do: without --gres-flags=one-task-per-sharing it may be one GPU."""
     own = {"tres_per_task": "gres/shard:5", "num_tasks": 2}
-    booking = asked(Claims(), None, **own).booking
+    booking = asked(UserDirectives(), None, **own).booking
     assert booking is not None and booking.changed
     assert (booking.kind, booking.gpus, booking.memory_bytes) == ("shared", 2, 5 * GIB)
-    for spread in (0, 1):
-        few = asked(Claims(), None, spread=spread, **own).booking
+    for max_shard_gpus in (0, 1):
+        few = asked(UserDirectives(), None, max_shard_gpus=max_shard_gpus, **own).booking
         assert few is not None and (few.gpus, few.changed) == (1, True)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_plugin.core.booking.step_environment import script_variables, told_of
+from slurm_plugin.core.booking.step_environment import script_variables, task_variables
 from slurm_plugin.core.records.submission import AskedTasks
 
 SCRIPT = {
@@ -35,9 +35,9 @@ def test_a_batch_script_has_the_tasks_that_its_user_asked_for(
     asked: AskedTasks, script: dict[str, str], changes: dict[str, str | None]
 ) -> None:
     expected = {"SLURM_CPUS_PER_TASK": changes.pop("cpus"), "SLURM_TRES_PER_TASK": changes.pop("per_task")}
-    found = script_variables(told_of(asked), {**SCRIPT, **script})
+    found = script_variables(task_variables(asked), {**SCRIPT, **script})
     assert {**dict.fromkeys(ONE, str(asked.tasks)), **changes, **expected} == found
 
 
 def test_a_job_that_slurm_was_told_of_as_it_is_keeps_its_variables() -> None:
-    assert told_of(None) == {} and script_variables({}, SCRIPT) == {}
+    assert task_variables(None) == {} and script_variables({}, SCRIPT) == {}

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from slurm_plugin.core.booking.decide import decide
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.booking.request import request_from
-from slurm_plugin.core.booking.verification import doubt_about, least_given, partition_mark
+from slurm_plugin.core.booking.verification import least_given, mismatch_in, partition_mark
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.config.load import parse_config
-from slurm_plugin.core.records.submission import Booking, Claims, MemoryEstimate
+from slurm_plugin.core.records.submission import Booking, MemoryEstimate, UserDirectives
 from slurm_plugin.core.units import GIB
 from slurm_plugin.slurm.queries.printed import parse_given
 
@@ -45,7 +45,7 @@ REQUESTS = st.fixed_dictionaries(
     }
 )
 CLAIMS = st.builds(
-    Claims,
+    UserDirectives,
     memory_bytes=st.none() | st.integers(1, 90).map(lambda gib: gib * GIB),
     policy=st.sampled_from([None, "exclusive", "collocate"]),
     gpus=st.sampled_from([None, 2]),
@@ -69,22 +69,22 @@ def slurm_gives(request: dict[str, Any], fields: dict[str, str]) -> tuple[int, i
     return most("gpu"), most("shard")
 
 
-@given(request=REQUESTS, claims=CLAIMS, whole_as_gpu=st.booleans(), spread=st.sampled_from([0, 1, 4]))
+@given(request=REQUESTS, stated=CLAIMS, whole_as_gpu=st.booleans(), max_shard_gpus=st.sampled_from([0, 1, 4]))
 def test_a_booking_is_what_slurm_will_give(
-    request: dict[str, Any], claims: Claims, whole_as_gpu: bool, spread: int
+    request: dict[str, Any], stated: UserDirectives, whole_as_gpu: bool, max_shard_gpus: int
 ) -> None:
     """The binding at submission: whatever is asked for in whichever spelling, a stamp says what Slurm gives for it."""
-    estimate = claims.memory_bytes and MemoryEstimate(
-        estimate_bytes=claims.memory_bytes, upper_bytes=claims.memory_bytes, confidence=None, source="stated"
+    estimate = stated.memory_bytes and MemoryEstimate(
+        estimate_bytes=stated.memory_bytes, upper_bytes=stated.memory_bytes, confidence=None, source="stated"
     )
     message = {name: value for name, value in request.items() if value is not None}
     rewrite = decide(
         request_from(message),
-        claims,
+        stated,
         estimate or None,
         config=CONFIG,
         whole_as_gpu=whole_as_gpu,
-        spread=spread,
+        max_shard_gpus=max_shard_gpus,
     )
     booking = rewrite.booking
     if booking is None or booking.changed:
@@ -98,37 +98,40 @@ def test_a_booking_is_what_slurm_will_give(
         assert (
             booking.memory_bytes <= shards // booking.gpus * partition.shard_bytes
         )  # compute may ask for more
-        assert shards % booking.gpus == 0 and booking.gpus <= max(1, spread)
+        assert shards % booking.gpus == 0 and booking.gpus <= max(1, max_shard_gpus)
     elif shards:
         assert shards == partition.shards and gpus == 0
     else:
         assert booking.gpus == gpus
     for name in (request["partition"] or "gpu").split(","):
-        seats = booking.gpus if shards else gpus
-        assert doubt_about(booking, partition=name, seats=seats) is None
-        assert doubt_about(booking, partition="other", seats=seats) is not None
-        assert doubt_about(booking, partition=name, seats=seats + 1) is not None
+        gpu_indices = booking.gpus if shards else gpus
+        assert mismatch_in(booking, partition=name, gpu_indices=gpu_indices) is None
+        assert mismatch_in(booking, partition="other", gpu_indices=gpu_indices) is not None
+        assert mismatch_in(booking, partition=name, gpu_indices=gpu_indices + 1) is not None
 
 
-@given(request=REQUESTS, claims=CLAIMS)
-def test_the_mac_covers_what_binds(request: dict[str, Any], claims: Claims) -> None:
+@given(request=REQUESTS, stated=CLAIMS)
+def test_the_mac_covers_what_binds(request: dict[str, Any], stated: UserDirectives) -> None:
     message = {name: value for name, value in request.items() if value is not None}
-    booking = decide(request_from(message), claims, None, config=CONFIG).booking
+    booking = decide(request_from(message), stated, None, config=CONFIG).booking
     if booking is None:
         return
-    text = signed_comment.stamp(booking, user_id=1000, key=KEY)
+    text = signed_comment.signed_booking(booking, user_id=1000, key=KEY)
     for part in text.split(":")[2:-1]:
         forged = text.replace(f":{part}:", ":", 1)
-        assert signed_comment.read_stamp(forged, user_id=1000, key=KEY) is None
+        assert signed_comment.read_signed_booking(forged, user_id=1000, key=KEY) is None
 
 
 def test_a_stamp_of_another_of_ones_jobs_wins_nothing() -> None:
     whole = Booking(kind="whole", shards=39, partitions=(partition_mark("gpu"),), changed=True)
-    assert doubt_about(whole, partition="gpu", seats=1) == "only Slurm knows what its request gives"
+    assert mismatch_in(whole, partition="gpu", gpu_indices=1) == "only Slurm knows what its request gives"
     elsewhere = Booking(kind="whole", shards=39, partitions=(partition_mark("other"),))
-    assert doubt_about(elsewhere, partition="gpu", seats=1) == "it was booked for another partition than gpu"
+    assert (
+        mismatch_in(elsewhere, partition="gpu", gpu_indices=1)
+        == "it was booked for another partition than gpu"
+    )
     two = Booking(kind="whole", gpus=2, partitions=(partition_mark("gpu"),))
-    assert doubt_about(two, partition="gpu", seats=1) == "Slurm gave it 1 GPU and not 2"
+    assert mismatch_in(two, partition="gpu", gpu_indices=1) == "Slurm gave it 1 GPU and not 2"
 
 
 TRUE = "     Nodes=n0 CPU_IDs=0 Mem=100 GRES=shard:3(IDX:0)\n"

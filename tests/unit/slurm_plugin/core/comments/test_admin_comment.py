@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core.comments.admin_comment import Note, format_note, read_note, read_signed, signed_note
-from slurm_plugin.core.comments.signed_comment import COMMENT_LIMIT, sign, stamp
+from slurm_plugin.core.comments.signed_comment import COMMENT_LIMIT, sign, signed_booking
 from slurm_plugin.core.records.queue_position import Turn
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import MIB
@@ -96,5 +96,5 @@ def test_what_was_not_signed_for_this_job_has_no_effect(
 
 def test_a_booking_s_code_signs_no_note_and_a_note_s_no_booking() -> None:
     assert sign("note|7|1000|rad: woken", KEY) != sign("rad2|1000|note|rad: woken", KEY)
-    booking = stamp(Booking(kind="shared", gpus=1), user_id=1000, key=KEY)
+    booking = signed_booking(Booking(kind="shared", gpus=1), user_id=1000, key=KEY)
     assert read_signed(f"rad: woken restart=1 - sig:{booking[-16:]}", **WHOSE, key=KEY) is None

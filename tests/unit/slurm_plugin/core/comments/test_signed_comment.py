@@ -45,47 +45,53 @@ COMMENTS = st.binary(max_size=1500).map(lambda data: data.decode(errors="surroga
 
 @given(booking=BOOKINGS, comment=COMMENTS, user_id=st.integers(0, 2**32 - 1))
 def test_a_stamp_comes_back_from_any_comment(booking: Booking, comment: str, user_id: int) -> None:
-    text = signed_comment.with_stamp(comment, signed_comment.stamp(booking, user_id=user_id, key=KEY))
+    text = signed_comment.with_signed_booking(
+        comment, signed_comment.signed_booking(booking, user_id=user_id, key=KEY)
+    )
     assert len(text.encode(errors="surrogateescape")) < signed_comment.COMMENT_LIMIT
-    assert signed_comment.read_stamp(text, user_id=user_id, key=KEY) == booking
-    assert signed_comment.read_stamp(text, user_id=user_id + 1, key=KEY) is None
-    assert signed_comment.read_stamp(text, user_id=user_id, key=KEY[::-1]) is None
+    assert signed_comment.read_signed_booking(text, user_id=user_id, key=KEY) == booking
+    assert signed_comment.read_signed_booking(text, user_id=user_id + 1, key=KEY) is None
+    assert signed_comment.read_signed_booking(text, user_id=user_id, key=KEY[::-1]) is None
 
 
 @given(booking=BOOKINGS, at=st.integers(0, 200), letter=st.characters())
 def test_a_changed_stamp_is_none(booking: Booking, at: int, letter: str) -> None:
-    stamp = signed_comment.stamp(booking, user_id=7, key=KEY)
+    stamp = signed_comment.signed_booking(booking, user_id=7, key=KEY)
     forged = stamp[: at % len(stamp)] + letter + stamp[at % len(stamp) + 1 :]
-    assert signed_comment.read_stamp(forged, user_id=7, key=KEY) == (booking if forged == stamp else None)
+    assert signed_comment.read_signed_booking(forged, user_id=7, key=KEY) == (
+        booking if forged == stamp else None
+    )
 
 
 @given(booking=BOOKINGS, words=st.text(alphabet="abc %", max_size=60).map(str.strip))
 def test_a_new_stamp_replaces_the_old_and_keeps_the_words(booking: Booking, words: str) -> None:
-    old = signed_comment.with_stamp(words, signed_comment.stamp(Booking(kind="whole"), user_id=7, key=KEY))
-    new = signed_comment.with_stamp(old, signed_comment.stamp(booking, user_id=7, key=KEY))
+    old = signed_comment.with_signed_booking(
+        words, signed_comment.signed_booking(Booking(kind="whole"), user_id=7, key=KEY)
+    )
+    new = signed_comment.with_signed_booking(old, signed_comment.signed_booking(booking, user_id=7, key=KEY))
     assert signed_comment.user_words(new) == words
     assert new.count("rad2:") == 1
-    assert signed_comment.read_stamp(new, user_id=7, key=KEY) == booking
+    assert signed_comment.read_signed_booking(new, user_id=7, key=KEY) == booking
 
 
 def test_a_limit_that_equals_the_booking_is_not_written() -> None:
     booking = Booking(kind="shared", memory_bytes=5 * MIB, cap_bytes=5 * MIB)
-    stamp = signed_comment.stamp(booking, user_id=7, key=KEY)
+    stamp = signed_comment.signed_booking(booking, user_id=7, key=KEY)
     assert "cap=" not in stamp
-    assert signed_comment.read_stamp(stamp, user_id=7, key=KEY) == replace(booking, cap_bytes=None)
+    assert signed_comment.read_signed_booking(stamp, user_id=7, key=KEY) == replace(booking, cap_bytes=None)
 
 
 @given(text=st.text(max_size=300))
 def test_text_that_is_no_stamp_is_none(text: str) -> None:
-    assert signed_comment.read_stamp(text, user_id=0, key=KEY) is None
+    assert signed_comment.read_signed_booking(text, user_id=0, key=KEY) is None
 
 
 def test_a_profile_goes_in_and_out_and_gives_way_to_the_stamp() -> None:
     comment = signed_comment.with_profile("my words", "p1.0.1-2_3~4")
     assert comment == "my words rad.profile:p1.0.1-2_3~4"
     assert signed_comment.profile_in(comment) == "p1.0.1-2_3~4"
-    stamped = signed_comment.with_stamp(
-        comment, signed_comment.stamp(Booking(kind="whole"), user_id=7, key=KEY)
+    stamped = signed_comment.with_signed_booking(
+        comment, signed_comment.signed_booking(Booking(kind="whole"), user_id=7, key=KEY)
     )
     assert signed_comment.profile_in(stamped) is None
     assert stamped.startswith("my words rad2:whole:")
@@ -126,26 +132,29 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", ["\t", " ", "\n", ""])
 def test_a_dead_stamp_among_the_users_words_does_not_hide_ours(end: str) -> None:
     booking = Booking(kind="shared", memory_bytes=5 * MIB)
-    good = signed_comment.stamp(booking, user_id=7, key=KEY)
+    good = signed_comment.signed_booking(booking, user_id=7, key=KEY)
     dead = good[:-1] + ("0" if good[-1] != "0" else "1")
-    for comment in (signed_comment.with_stamp(f"{dead}{end}", good), f"{dead} {good}"):
-        assert signed_comment.read_stamp(comment, user_id=7, key=KEY) == booking
+    for comment in (signed_comment.with_signed_booking(f"{dead}{end}", good), f"{dead} {good}"):
+        assert signed_comment.read_signed_booking(comment, user_id=7, key=KEY) == booking
 
 
 def test_a_share_cannot_be_made_a_whole_gpu() -> None:
-    stamp = signed_comment.stamp(Booking(kind="shared", memory_bytes=5 * MIB), user_id=7, key=KEY)
-    assert signed_comment.read_stamp(stamp.replace("rad2:shared:", "rad2:whole:"), user_id=7, key=KEY) is None
+    stamp = signed_comment.signed_booking(Booking(kind="shared", memory_bytes=5 * MIB), user_id=7, key=KEY)
+    assert (
+        signed_comment.read_signed_booking(stamp.replace("rad2:shared:", "rad2:whole:"), user_id=7, key=KEY)
+        is None
+    )
 
 
 def test_a_stamp_of_a_newer_release_that_says_more_is_not_half_believed() -> None:
     body = "gpus=1:mem=5:more=1"
     stamp = f"rad2:shared:{body}:{signed_comment._mac('shared', body, 7, KEY)}"
-    assert signed_comment.read_stamp(stamp, user_id=7, key=KEY) is None
+    assert signed_comment.read_signed_booking(stamp, user_id=7, key=KEY) is None
 
 
 def test_a_comment_is_filled_to_the_last_byte_that_slurm_keeps() -> None:
-    stamp = signed_comment.stamp(Booking(kind="whole"), user_id=7, key=KEY)
-    assert len(signed_comment.with_stamp("x" * 2000, stamp)) == signed_comment.COMMENT_LIMIT - 1
+    stamp = signed_comment.signed_booking(Booking(kind="whole"), user_id=7, key=KEY)
+    assert len(signed_comment.with_signed_booking("x" * 2000, stamp)) == signed_comment.COMMENT_LIMIT - 1
     room = signed_comment.COMMENT_LIMIT - 1 - len("x rad.profile:")
     assert signed_comment.with_profile("x", "y" * room) is not None
     assert signed_comment.with_profile("x", "y" * (room + 1)) is None

@@ -11,7 +11,7 @@ from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.core.config.mig_profiles import parse_profiles, smallest_profile
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records.submission import Claims, MemoryEstimate, Rewrite
+from slurm_plugin.core.records.submission import MemoryEstimate, Rewrite, UserDirectives
 from slurm_plugin.core.units import GIB
 
 # GiB of one instance as `nvidia-smi mig -lgip` showed on an A100 of 40 GB and an H200.
@@ -40,7 +40,7 @@ def asked(upper_gib: float | None, mode: str = "enforce", **message: Any) -> Rew
         upper = int(upper_gib * GIB)
         estimate = MemoryEstimate(estimate_bytes=upper, upper_bytes=upper, confidence=0.99, source="ours")
     request = request_from({"user_id": 1000, **message})
-    return decide(request, Claims(memory_bytes=GIB), estimate, config=config)
+    return decide(request, UserDirectives(memory_bytes=GIB), estimate, config=config)
 
 
 @pytest.mark.parametrize(("name", "gib"), RECORDED.items())

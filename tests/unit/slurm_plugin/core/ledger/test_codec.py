@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger.codec import decode, encode
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 
 RESERVATIONS = st.builds(
-    Reservation,
+    Allocation,
     job_id=st.integers(1, 9),
     user_id=st.integers(0, 2**32 - 1),
     kind=st.sampled_from(["shared", "whole"]),
     gpus=st.lists(st.text(min_size=1, max_size=50), min_size=1, max_size=8, unique=True).map(tuple),
-    seats=st.lists(st.integers(0, 15), max_size=8).map(tuple),
+    gpu_indices=st.lists(st.integers(0, 15), max_size=8).map(tuple),
     booked_bytes=st.integers(0, 2**48),
     created_s=st.floats(0, 1e9),
     cap_bytes=st.none() | st.integers(0, 2**48),
@@ -32,14 +32,20 @@ RESERVATIONS = st.builds(
 )
 LEDGERS = st.builds(
     Ledger,
-    reservations=st.lists(RESERVATIONS, max_size=5, unique_by=lambda held: held.job_id).map(tuple),
+    allocations=st.lists(RESERVATIONS, max_size=5, unique_by=lambda allocation: allocation.job_id).map(tuple),
     last_gpu=st.none() | st.text(max_size=50),
-    swept_s=st.none() | st.floats(0, 1e9),
+    reconciled_s=st.none() | st.floats(0, 1e9),
 )
 ONE = Ledger(
-    reservations=(
-        Reservation(
-            job_id=7, user_id=1000, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=1, created_s=2.0
+    allocations=(
+        Allocation(
+            job_id=7,
+            user_id=1000,
+            kind="shared",
+            gpus=("GPU-0",),
+            gpu_indices=(0,),
+            booked_bytes=1,
+            created_s=2.0,
         ),
     )
 )
@@ -54,15 +60,15 @@ def test_what_is_written_is_read(ledger: Ledger) -> None:
 def test_a_newer_releases_ledger_is_read() -> None:
     tree = json.loads(encode(ONE, boot_id="b"))
     tree["written_by"] = "9.0"
-    tree["reservations"][0] |= {"tenant": "a", "kind": "a third of one"}
+    tree["allocations"][0] |= {"tenant": "a", "kind": "a third of one"}
     found = decode(json.dumps(tree).encode(), boot_id="b")
     assert found is not None
-    assert [(held.job_id, held.kind) for held in found.reservations] == [(7, "whole")]
+    assert [(allocation.job_id, allocation.kind) for allocation in found.allocations] == [(7, "whole")]
 
 
 def test_an_older_releases_ledger_is_read() -> None:
     tree = json.loads(encode(ONE, boot_id="b"))
-    del tree["swept_s"]
+    del tree["reconciled_s"]
     for name in (
         "managed",
         "partition",
@@ -72,31 +78,31 @@ def test_an_older_releases_ledger_is_read() -> None:
         "estimate_bytes",
         "cap_bytes",
     ):
-        del tree["reservations"][0][name]
+        del tree["allocations"][0][name]
     assert decode(json.dumps(tree).encode(), boot_id="b") == ONE
 
 
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda tree: tree.pop("reservations"),
-        lambda tree: tree["reservations"].append(tree["reservations"][0]),
-        lambda tree: tree["reservations"][0].pop("gpus"),
-        lambda tree: tree["reservations"][0].pop("created_s"),
-        lambda tree: tree["reservations"][0].update(gpus=[]),
-        lambda tree: tree["reservations"][0].update(booked_bytes="7"),
-        lambda tree: tree["reservations"][0].update(booked_bytes=-7),
-        lambda tree: tree["reservations"][0].update(booked_bytes=0.5),
-        lambda tree: tree["reservations"][0].update(gpus=[7]),
-        lambda tree: tree["reservations"][0].update(created_s=True),
-        lambda tree: tree["reservations"][0].update(created_s="2"),
-        lambda tree: tree["reservations"][0].update(managed=1),
-        lambda tree: tree["reservations"][0].update(estimate_bytes=0.5),
-        lambda tree: tree["reservations"][0].update(smact="1"),
-        lambda tree: tree["reservations"][0].update(profile_key=7),
-        lambda tree: tree["reservations"][0].update(managed="no"),
-        lambda tree: tree["reservations"][0].update(cap_bytes="7"),
-        lambda tree: tree.update(reservations=7),
+        lambda tree: tree.pop("allocations"),
+        lambda tree: tree["allocations"].append(tree["allocations"][0]),
+        lambda tree: tree["allocations"][0].pop("gpus"),
+        lambda tree: tree["allocations"][0].pop("created_s"),
+        lambda tree: tree["allocations"][0].update(gpus=[]),
+        lambda tree: tree["allocations"][0].update(booked_bytes="7"),
+        lambda tree: tree["allocations"][0].update(booked_bytes=-7),
+        lambda tree: tree["allocations"][0].update(booked_bytes=0.5),
+        lambda tree: tree["allocations"][0].update(gpus=[7]),
+        lambda tree: tree["allocations"][0].update(created_s=True),
+        lambda tree: tree["allocations"][0].update(created_s="2"),
+        lambda tree: tree["allocations"][0].update(managed=1),
+        lambda tree: tree["allocations"][0].update(estimate_bytes=0.5),
+        lambda tree: tree["allocations"][0].update(smact="1"),
+        lambda tree: tree["allocations"][0].update(profile_key=7),
+        lambda tree: tree["allocations"][0].update(managed="no"),
+        lambda tree: tree["allocations"][0].update(cap_bytes="7"),
+        lambda tree: tree.update(allocations=7),
     ],
 )
 def test_what_is_no_ledger_is_refused(spoil: Callable[[Any], object]) -> None:
@@ -108,11 +114,11 @@ def test_what_is_no_ledger_is_refused(spoil: Callable[[Any], object]) -> None:
 
 def test_a_refusal_never_quotes_a_whole_ledger() -> None:
     with pytest.raises(LedgerError) as caught:
-        decode(b'{"reservations": [' + b" " * 5000 + b'"\xe9"]}', boot_id="x")
+        decode(b'{"allocations": [' + b" " * 5000 + b'"\xe9"]}', boot_id="x")
     assert len(str(caught.value)) < 300
 
 
 def test_a_time_beyond_all_numbers_is_none() -> None:
-    text = encode(Ledger(swept_s=2.5), boot_id="b").replace(b"2.5", b"9" * 400)
+    text = encode(Ledger(reconciled_s=2.5), boot_id="b").replace(b"2.5", b"9" * 400)
     found = decode(text, boot_id="b")
-    assert found is not None and found.swept_s is None
+    assert found is not None and found.reconciled_s is None

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core.ledger.job_file import JobFile, placed_files
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 
-HELD = Reservation(
-    job_id=7, user_id=1000, kind="shared", gpus=("GPU-0",), seats=(0,), booked_bytes=1, created_s=2.0
+HELD = Allocation(
+    job_id=7, user_id=1000, kind="shared", gpus=("GPU-0",), gpu_indices=(0,), booked_bytes=1, created_s=2.0
 )
 
 
@@ -21,9 +21,9 @@ def test_tasks_get_what_was_left_and_a_lost_ledger_its_reservation(tmp_path: Pat
     file.place({"A": "1", "B": "two words"}, HELD, boot_id="b")
     assert (file.variables(), file.refusal(), file.exists()) == ({"A": "1", "B": "two words"}, None, True)
     (found,) = placed_files(tmp_path, boot_id="b")
-    assert (found.job_id, found.created_s, found.held) == (7, 2.0, HELD)
+    assert (found.job_id, found.created_s, found.allocation) == (7, 2.0, HELD)
     (other,) = placed_files(tmp_path, boot_id="another")
-    assert (other.created_s, other.held) == (None, None)
+    assert (other.created_s, other.allocation) == (None, None)
     file.remove()
     file.remove()
     assert placed_files(tmp_path, boot_id="b") == ()
@@ -44,18 +44,18 @@ def test_no_value_makes_a_line_of_its_own(tmp_path_factory: object, value: str) 
     JobFile(folder, 7).place({"A": value, "B": "2"}, HELD, boot_id="b")
     found = JobFile(folder, 7).variables()
     assert set(found) == {"A", "B"} and found["B"] == "2"
-    assert JobFile(folder, 7).read(boot_id="b").held == HELD
+    assert JobFile(folder, 7).read(boot_id="b").allocation == HELD
 
 
 def test_a_file_of_another_job_or_cut_short_tells_nothing(tmp_path: Path) -> None:
     JobFile(tmp_path, 8).place({}, HELD, boot_id="b")
-    assert JobFile(tmp_path, 8).read(boot_id="b").held is None
+    assert JobFile(tmp_path, 8).read(boot_id="b").allocation is None
     JobFile(tmp_path, 7).place({}, replace(HELD, restart=3), boot_id="b")
     whole = (tmp_path / "placed" / "7").read_bytes()
     for end in range(len(whole) - 2):
         os.chmod(tmp_path / "placed" / "7", 0o644)
         (tmp_path / "placed" / "7").write_bytes(whole[:end])
-        assert JobFile(tmp_path, 7).read(boot_id="b").held is None
+        assert JobFile(tmp_path, 7).read(boot_id="b").allocation is None
 
 
 def test_a_time_beyond_all_numbers_tells_nothing(tmp_path: Path) -> None:
@@ -63,4 +63,4 @@ def test_a_time_beyond_all_numbers_tells_nothing(tmp_path: Path) -> None:
     file.place({}, HELD, boot_id="b")
     path = next((tmp_path / "placed").iterdir())
     path.write_text(path.read_text().replace("2.0", "9" * 400))
-    assert file.read(boot_id="b").held is None
+    assert file.read(boot_id="b").allocation is None

@@ -6,32 +6,32 @@ import pytest
 
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB
 
 ROOM = {"GPU-0": 10 * GIB, "GPU-1": 10 * GIB}
 
 
-def shared(job_id: int, gib: int, gpu: str = "GPU-0", restart: int = 0) -> Reservation:
-    return Reservation(
+def shared(job_id: int, gib: int, gpu: str = "GPU-0", restart: int = 0) -> Allocation:
+    return Allocation(
         job_id=job_id,
         user_id=1000,
         kind="shared",
         gpus=(gpu,),
-        seats=(0,),
+        gpu_indices=(0,),
         booked_bytes=gib * GIB,
         created_s=1.0,
         restart=restart,
     )
 
 
-def whole(job_id: int, *gpus: str) -> Reservation:
-    return Reservation(
+def whole(job_id: int, *gpus: str) -> Allocation:
+    return Allocation(
         job_id=job_id,
         user_id=1000,
         kind="whole",
         gpus=gpus,
-        seats=(0,),
+        gpu_indices=(0,),
         booked_bytes=10 * GIB,
         created_s=1.0,
     )
@@ -39,7 +39,7 @@ def whole(job_id: int, *gpus: str) -> Reservation:
 
 def test_shared_jobs_fill_a_gpu_to_the_last_byte_and_no_further() -> None:
     ledger = Ledger().reserve(shared(1, 6), ROOM).reserve(shared(2, 4), ROOM)
-    assert [held.job_id for held in ledger.on("GPU-0")] == [1, 2]
+    assert [allocation.job_id for allocation in ledger.on("GPU-0")] == [1, 2]
     with pytest.raises(LedgerError, match="overbooked"):
         ledger.reserve(shared(3, 1), ROOM)
 
@@ -50,7 +50,7 @@ def test_strangers_memory_cannot_be_booked() -> None:
 
 
 @pytest.mark.parametrize("order", [(shared(1, 1), whole(2, "GPU-0")), (whole(1, "GPU-0"), shared(2, 1))])
-def test_a_whole_gpu_has_one_holder(order: tuple[Reservation, Reservation]) -> None:
+def test_a_whole_gpu_has_one_holder(order: tuple[Allocation, Allocation]) -> None:
     ledger = Ledger().reserve(order[0], ROOM)
     with pytest.raises(LedgerError, match="exclusive"):
         ledger.reserve(order[1], ROOM)
@@ -70,9 +70,9 @@ def test_a_reservation_needs_gpus_that_are_there_and_distinct() -> None:
 def test_reserving_again_replaces_and_releasing_again_does_nothing() -> None:
     ledger = Ledger().reserve(shared(1, 6), ROOM)
     again = ledger.reserve(shared(1, 9, gpu="GPU-1", restart=1), ROOM)
-    assert again.reservations == (shared(1, 9, gpu="GPU-1", restart=1),)
+    assert again.allocations == (shared(1, 9, gpu="GPU-1", restart=1),)
     released = again.release(1, restart=1)
-    assert released.reservations == ()
+    assert released.allocations == ()
     assert released.release(1, restart=1) is released
 
 
@@ -91,14 +91,14 @@ def test_a_gpus_memory_that_a_neighbour_of_the_same_job_holds_is_not_counted_twi
 def test_what_slurm_gave_to_others_is_noted_and_nobody_is_let_in_beside_it() -> None:
     given = replace(whole(2, "GPU-0"), managed=False)
     ledger = Ledger().reserve(shared(1, 6), ROOM).note(given)
-    assert [held.job_id for held in ledger.on("GPU-0")] == [1, 2], (
+    assert [allocation.job_id for allocation in ledger.on("GPU-0")] == [1, 2], (
         "it runs there already, whatever that breaks"
     )
     with pytest.raises(LedgerError, match="exclusive"):
         ledger.reserve(shared(3, 1), ROOM)
     assert ledger.note(replace(given, restart=1)).of_job(2) == replace(given, restart=1)
     late = ledger.note(replace(given, restart=1)).note(given)
-    assert [(held.job_id, held.restart) for held in late.reservations] == [(1, 0), (2, 1)]
+    assert [(allocation.job_id, allocation.restart) for allocation in late.allocations] == [(1, 0), (2, 1)]
 
 
 def test_round_robin_goes_on_behind_the_last_of_several_gpus() -> None:

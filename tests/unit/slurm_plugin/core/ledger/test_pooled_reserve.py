@@ -13,7 +13,7 @@ from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.pooled_reserve import Share, pooled_bytes, share, widest
 from slurm_plugin.core.placement.choose import Pin, choose_gpu
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Demand, Reservation
+from slurm_plugin.core.records.node import Allocation, Demand
 from slurm_plugin.core.records.submission import PolicyName
 from slurm_plugin.core.units import GIB, MIB
 
@@ -29,7 +29,7 @@ SHARES = st.builds(
 def test_a_pool_lies_between_what_is_expected_and_all_caps(others: list[Share], one: Share) -> None:
     everybody = [*others, one]
     together = pooled_bytes(everybody)
-    assert sum(each.expected_bytes for each in everybody) + one.surprise_bytes <= together
+    assert sum(each.expected_bytes for each in everybody) + one.overshoot_bytes <= together
     assert together <= sum(each.most_bytes for each in everybody)
     assert pooled_bytes(others) <= together
 
@@ -98,20 +98,20 @@ def demand(job_id: int, booked: int, cap: int | None, estimate: int | None, mode
         kind="shared",
         gpus=1,
         booked_bytes=booked,
-        seats=(0,),
+        gpu_indices=(0,),
         cap_bytes=cap,
         estimate_bytes=estimate,
         profile_key=model,
     )
 
 
-def reservation(wanted: Demand, cap: int | None) -> Reservation:
-    return Reservation(
+def allocation(wanted: Demand, cap: int | None) -> Allocation:
+    return Allocation(
         job_id=wanted.job_id,
         user_id=1000,
         kind="shared",
         gpus=("GPU-0",),
-        seats=(0,),
+        gpu_indices=(0,),
         booked_bytes=wanted.booked_bytes or 0,
         created_s=0.0,
         cap_bytes=cap,
@@ -138,7 +138,7 @@ def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
     jobs: list[tuple[int, int | None, int | None, str | None, float]], unmanaged: int
 ) -> None:
     """The ledger accepts whatever placement chose, also beside jobs that have used all that they may."""
-    ledger, held_bytes = Ledger(), {}
+    ledger, used_bytes = Ledger(), {}
     for number, (booked, cap, estimate, model, use) in enumerate(jobs, start=1):
         wanted = demand(number, booked, cap, estimate, model)
         reading = GpuReading(
@@ -146,33 +146,33 @@ def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
             index=0,
             name="card",
             memory_total_bytes=CARD,
-            memory_used_bytes=sum(held_bytes.values()) + unmanaged,
+            memory_used_bytes=sum(used_bytes.values()) + unmanaged,
             time_s=0.0,
-            processes=tuple(GpuProcess(pid=pid, memory_bytes=size) for pid, size in held_bytes.items()),
+            processes=tuple(GpuProcess(pid=pid, memory_bytes=size) for pid, size in used_bytes.items()),
         )
-        owners = {pid: pid for pid in held_bytes}
+        owners = {pid: pid for pid in used_bytes}
         placement = choose_gpu(
             [reading], ledger, wanted, PartitionConfig(), pin="bound", now_s=100.0, owners=owners
         )
         if not placement.gpus:
             continue
-        held = reservation(wanted, placement.cap_bytes)
-        assert booked <= held.limit_bytes <= max(booked, cap or 0)
-        ledger = ledger.reserve(held, {"GPU-0": CARD - unmanaged})
-        free = CARD - unmanaged - sum(held_bytes.values())
-        held_bytes[number] = min(int(held.limit_bytes * use), free)
-    assert sum(held.booked_bytes for held in ledger.reservations) <= CARD - unmanaged
+        existing = allocation(wanted, placement.cap_bytes)
+        assert booked <= existing.limit_bytes <= max(booked, cap or 0)
+        ledger = ledger.reserve(existing, {"GPU-0": CARD - unmanaged})
+        free = CARD - unmanaged - sum(used_bytes.values())
+        used_bytes[number] = min(int(existing.limit_bytes * use), free)
+    assert sum(existing.booked_bytes for existing in ledger.allocations) <= CARD - unmanaged
 
 
-def choose(newcomer: Demand, *others: Demand) -> tuple[bool, int | None]:
+def choose(incoming: Demand, *others: Demand) -> tuple[bool, int | None]:
     ledger = Ledger()
     for other in others:
-        ledger = ledger.reserve(reservation(other, other.cap_bytes), {"GPU-0": CARD})
+        ledger = ledger.reserve(allocation(other, other.cap_bytes), {"GPU-0": CARD})
     reading = GpuReading(
         uuid="GPU-0", index=0, name="card", memory_total_bytes=CARD, memory_used_bytes=0, time_s=0.0
     )
-    placement = choose_gpu([reading], ledger, newcomer, PartitionConfig(), pin="bound", now_s=100.0)
-    return placement.put_back, placement.cap_bytes
+    placement = choose_gpu([reading], ledger, incoming, PartitionConfig(), pin="bound", now_s=100.0)
+    return placement.requeue, placement.cap_bytes
 
 
 def test_a_cap_shrinks_towards_the_booking_where_a_gpu_fills() -> None:
@@ -180,8 +180,8 @@ def test_a_cap_shrinks_towards_the_booking_where_a_gpu_fills() -> None:
         return demand(number, 9 * GIB, 12 * GIB + 512 * MIB, 8 * GIB, f"model {number}")
 
     assert choose(job(1)) == (False, 12 * GIB + 512 * MIB)
-    put_back, cap = choose(job(4), job(1), job(2), job(3))
-    assert not put_back and cap is not None and 9 * GIB <= cap < 12 * GIB
+    requeue, cap = choose(job(4), job(1), job(2), job(3))
+    assert not requeue and cap is not None and 9 * GIB <= cap < 12 * GIB
 
 
 def test_what_earlier_jobs_were_lent_keeps_nobody_from_what_he_books() -> None:
@@ -195,8 +195,8 @@ def test_what_earlier_jobs_were_lent_keeps_nobody_from_what_he_books() -> None:
 
 
 def test_the_ledger_lends_nothing_that_the_surprises_of_all_may_need() -> None:
-    first = reservation(demand(1, 6 * GIB, 30 * GIB, 5 * GIB, "a"), 30 * GIB)
-    second = reservation(demand(2, 6 * GIB, 30 * GIB, 5 * GIB, "b"), 30 * GIB)
+    first = allocation(demand(1, 6 * GIB, 30 * GIB, 5 * GIB, "a"), 30 * GIB)
+    second = allocation(demand(2, 6 * GIB, 30 * GIB, 5 * GIB, "b"), 30 * GIB)
     ledger = Ledger().reserve(first, {"GPU-0": CARD})
     with pytest.raises(LedgerError, match="overcommitted"):
         ledger.reserve(second, {"GPU-0": CARD})
@@ -212,7 +212,7 @@ class Step:
     whole: bool
     booked_bytes: int
     cap_bytes: int | None
-    seats: tuple[int, ...]
+    gpu_indices: tuple[int, ...]
     ends: int
 
 
@@ -223,7 +223,7 @@ STEPS = st.lists(
         whole=st.booleans(),
         booked_bytes=st.integers(1, 30 * GIB),
         cap_bytes=st.none() | st.integers(1, 60 * GIB),
-        seats=st.permutations(range(4)).map(tuple),
+        gpu_indices=st.permutations(range(4)).map(tuple),
         ends=st.integers(0, 20),
     ),
     max_size=15,
@@ -254,20 +254,20 @@ def test_jobs_of_several_gpus_never_exceed_any_of_them(
             demand(number, step.booked_bytes, step.cap_bytes, None, None),
             kind="whole" if step.whole else "shared",
             gpus=step.gpus,
-            seats=step.seats[: step.gpus],
+            gpu_indices=step.gpu_indices[: step.gpus],
         )
         placement = choose_gpu(readings, ledger, wanted, PartitionConfig(policy=policy), pin=pin, now_s=100.0)
-        if placement.put_back:
+        if placement.requeue:
             continue
         assert len(set(placement.gpus)) == step.gpus == len(placement.gpus)
-        held = replace(
-            reservation(wanted, placement.cap_bytes),
+        existing = replace(
+            allocation(wanted, placement.cap_bytes),
             kind=wanted.kind,
             gpus=placement.gpus,
-            seats=wanted.seats,
+            gpu_indices=wanted.gpu_indices,
             booked_bytes=CARD if step.whole else step.booked_bytes,
         )
-        ledger = ledger.reserve(held, cards)
+        ledger = ledger.reserve(existing, cards)
         for uuid in cards:
             assert sum(one.booked_bytes for one in ledger.on(uuid)) <= CARD
             assert len(ledger.on(uuid)) <= 1 or all(one.kind == "shared" for one in ledger.on(uuid))

@@ -18,24 +18,24 @@ from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.files.two_slots import SLOT_BYTES
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB
 
 
-def held(job_id: int) -> Reservation:
-    return Reservation(
+def allocation(job_id: int) -> Allocation:
+    return Allocation(
         job_id=job_id,
         user_id=1000,
         kind="shared",
         gpus=("GPU-0",),
-        seats=(0,),
+        gpu_indices=(0,),
         booked_bytes=GIB,
         created_s=1.0,
     )
 
 
 def ledger_of(*job_ids: int) -> Ledger:
-    return Ledger(reservations=tuple(map(held, job_ids)))
+    return Ledger(allocations=tuple(map(allocation, job_ids)))
 
 
 def store_in(folder: Path, boot: str = "this-boot") -> LedgerStore:
@@ -43,7 +43,7 @@ def store_in(folder: Path, boot: str = "this-boot") -> LedgerStore:
 
 
 def jobs_in(folder: Path) -> list[int]:
-    return [one.job_id for one in store_in(folder).read().ledger.reservations]
+    return [one.job_id for one in store_in(folder).read().ledger.allocations]
 
 
 def deadline(seconds: float = 1.0) -> Deadline:
@@ -189,11 +189,11 @@ def test_the_holder_of_the_lock_goes_first_and_only_while_it_holds_it(tmp_path: 
 
 
 def test_one_process_sweeps_at_a_time(tmp_path: Path) -> None:
-    with store_in(tmp_path).sweeping() as ours:
+    with store_in(tmp_path).reconciling() as ours:
         assert ours
-        with store_in(tmp_path).sweeping() as second:
+        with store_in(tmp_path).reconciling() as second:
             assert not second
-    with store_in(tmp_path).sweeping() as ours:
+    with store_in(tmp_path).reconciling() as ours:
         assert ours
 
 
@@ -213,7 +213,7 @@ def test_more_than_a_slot_holds_is_an_error_and_the_ledger_stays(tmp_path: Path)
 def test_release_gives_back_once(tmp_path: Path) -> None:
     store = store_in(tmp_path)
     store.write(ledger_of(1, 2))
-    assert store.release(1, restart=0, deadline=deadline()) == held(1)
+    assert store.release(1, restart=0, deadline=deadline()) == allocation(1)
     assert store.release(1, restart=0, deadline=deadline()) is None
     assert jobs_in(tmp_path) == [2]
 
@@ -234,7 +234,7 @@ def test_a_hook_that_cannot_wait_leaves_a_note_for_the_next_one(tmp_path: Path) 
     store, late = store_in(tmp_path), store_in(tmp_path)
     store.write(ledger_of(1, 2))
     with store.locked(deadline()):
-        assert late.release(1, restart=0, deadline=Deadline(FakeClock(), 0.0)) == held(1)
+        assert late.release(1, restart=0, deadline=Deadline(FakeClock(), 0.0)) == allocation(1)
     found = store.read()
     assert found.ledger == ledger_of(2)
     store.write(found.ledger)
@@ -265,5 +265,7 @@ def test_a_full_disk_refuses_no_reservation(tmp_path: Path) -> None:
             store.write(ledger_of(*range(1, number)))
             assert jobs_in(folder) == list(range(1, number))
         with store.locked(deadline()):
-            assert store_in(folder).release(5, restart=0, deadline=Deadline(FakeClock(), 0.0)) == held(5)
+            assert store_in(folder).release(5, restart=0, deadline=Deadline(FakeClock(), 0.0)) == allocation(
+                5
+            )
         assert 5 not in jobs_in(folder), "a note finds room too"

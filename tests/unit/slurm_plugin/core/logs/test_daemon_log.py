@@ -33,7 +33,7 @@ def test_a_traceback_keeps_its_lines() -> None:
 def test_each_line_is_an_event_that_the_hooks_reader_understands(tmp_path: Path) -> None:
     log = logging.Logger("radd")
     log.addHandler(EventsHandler(tmp_path, "radd"))
-    what = about(EventKind.PRIORITY_LENT, job_id=12, user_id=4711, by=1000)
+    what = about(EventKind.PRIORITY_BOOSTED, job_id=12, user_id=4711, by=1000)
     log.info("job %d: priority raised\x1b[2J", 12, extra=what)
     log.warning("accounts not read: %s", "sacct exited 1")
     log.info("stopped")
@@ -43,7 +43,7 @@ def test_each_line_is_an_event_that_the_hooks_reader_understands(tmp_path: Path)
         log.exception("a bug while answering")
     entries = [from_line(line) for line in (tmp_path / EVENTS).read_bytes().splitlines()]
     assert [(one.hook, one.job_id, one.event.kind, one.event.detail) for one in entries if one] == [
-        ("radd", 12, EventKind.PRIORITY_LENT, "job 12: priority raised?[2J"),
+        ("radd", 12, EventKind.PRIORITY_BOOSTED, "job 12: priority raised?[2J"),
         ("radd", 0, EventKind.TROUBLE, "accounts not read: sacct exited 1"),
         ("radd", 0, EventKind.NOTE, "stopped"),
         ("radd", 0, EventKind.BUG, "a bug while answering: ValueError('bad')"),

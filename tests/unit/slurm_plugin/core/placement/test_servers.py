@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.placement.candidate import Room
+from slurm_plugin.core.placement.candidate import CandidateGpu
 from slurm_plugin.core.placement.choose import choose_gpu
 from slurm_plugin.core.placement.policies import POLICIES
 from slurm_plugin.core.placement.servers import is_server_key, near_server, runs_on, server_key, user_of
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Demand, Reservation, ServerScope
+from slurm_plugin.core.records.node import Allocation, Demand, ServerScope
 from slurm_plugin.core.records.submission import PolicyName
 from slurm_plugin.core.units import GIB
 
@@ -52,13 +52,13 @@ def test_other_names_are_no_keys(name: str) -> None:
     assert not is_server_key(name)
 
 
-def held(job_id: int, index: int, server: str, *, uncapped: bool = False) -> Reservation:
-    return Reservation(
+def allocation(job_id: int, index: int, server: str, *, uncapped: bool = False) -> Allocation:
+    return Allocation(
         job_id=job_id,
         user_id=1,
         kind="shared",
         gpus=(f"GPU-{index}",),
-        seats=(index,),
+        gpu_indices=(index,),
         booked_bytes=GIB,
         created_s=0.0,
         server=server,
@@ -70,20 +70,20 @@ KEYS = ("1000", "all", "")
 
 
 @st.composite
-def rooms(draw: st.DrawFn) -> tuple[Room, ...]:
+def rooms(draw: st.DrawFn) -> tuple[CandidateGpu, ...]:
     count = draw(st.integers(1, 5))
     return tuple(
-        Room(
+        CandidateGpu(
             uuid=f"GPU-{index}",
             index=index,
             free_bytes=draw(st.integers(0, 40)) * GIB,
-            room_bytes=40 * GIB,
+            usable_bytes=40 * GIB,
             shares=(),
             smact=draw(st.none() | st.floats(0, 2)),
             unmanaged_bytes=0,
             overrun_bytes=0,
             jobs=tuple(
-                held(10 * index + k, index, draw(st.sampled_from(KEYS)), uncapped=draw(st.booleans()))
+                allocation(10 * index + k, index, draw(st.sampled_from(KEYS)), uncapped=draw(st.booleans()))
                 for k in range(draw(st.integers(0, 3)))
             ),
         )
@@ -98,7 +98,7 @@ def rooms(draw: st.DrawFn) -> tuple[Room, ...]:
     policy=st.sampled_from(sorted(POLICIES)),
 )
 def test_a_server_decides_among_gpus_that_are_about_as_good(
-    candidates: tuple[Room, ...], key: str, affinity: float, policy: PolicyName
+    candidates: tuple[CandidateGpu, ...], key: str, affinity: float, policy: PolicyName
 ) -> None:
     best = POLICIES[policy](candidates, Ledger(), candidates)
     chosen = near_server(best, candidates, key, affinity)
@@ -141,8 +141,8 @@ def test_the_setting_reaches_the_choice(affinity: float, key: str, policy: Polic
     )
     placement = choose_gpu(
         readings,
-        Ledger(reservations=(held(1, 0, "3000"), held(2, 1, "1000"))),
-        Demand(job_id=9, user_id=1000, kind="shared", gpus=1, booked_bytes=GIB, seats=(0,), server=key),
+        Ledger(allocations=(allocation(1, 0, "3000"), allocation(2, 1, "1000"))),
+        Demand(job_id=9, user_id=1000, kind="shared", gpus=1, booked_bytes=GIB, gpu_indices=(0,), server=key),
         PartitionConfig(policy=policy, server_affinity=affinity),
         pin="free",
         now_s=1000.0,

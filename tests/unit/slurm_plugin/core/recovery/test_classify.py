@@ -6,7 +6,7 @@ from typing import Literal
 import pytest
 
 from slurm_plugin.core.config.load import GpuType, PartitionConfig
-from slurm_plugin.core.records.node import Outcome, Reservation, Verdict
+from slurm_plugin.core.records.node import Allocation, Diagnosis, Outcome
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.recovery.classify import Ending, as_held, classify, next_attempt, unsigned
 from slurm_plugin.core.recovery.oom_patterns import load_patterns
@@ -138,7 +138,7 @@ def test_words_alone_corroborate_nothing(peak: int | None, limit: int | None) ->
     outcome = classify(ending, ["CUDA out of memory."], PATTERNS)
     assert outcome.kind == "gpu-oom" and not outcome.corroborated
     recovery = next_attempt(BOOKING, outcome, PARTITION)
-    assert recovery is not None and not recovery.lend_priority
+    assert recovery is not None and not recovery.boost_priority
 
 
 def test_a_peak_near_the_limit_corroborates() -> None:
@@ -148,7 +148,7 @@ def test_a_peak_near_the_limit_corroborates() -> None:
 
 def test_a_rerun_has_a_gpu_of_its_own_and_remembers_its_tries() -> None:
     recovery = next_attempt(BOOKING, OOM, PARTITION)
-    assert recovery is not None and recovery.lend_priority
+    assert recovery is not None and recovery.boost_priority
     assert recovery.booking == replace(BOOKING, kind="whole", memory_bytes=None, recoveries=1)
 
 
@@ -159,17 +159,17 @@ def test_a_size_that_the_user_chose_buys_no_priority() -> None:
         replace(FAILED, peak_bytes=900 * MIB, limit_bytes=GIB), ["CUDA out of memory."], PATTERNS
     )
     recovery = next_attempt(stated, outcome, PARTITION)
-    assert outcome.corroborated and recovery is not None and not recovery.lend_priority
+    assert outcome.corroborated and recovery is not None and not recovery.boost_priority
 
 
 def test_a_run_that_never_came_near_our_estimate_buys_no_priority() -> None:
     recovery = next_attempt(BOOKING, replace(OOM, peak_bytes=2 * GIB), PARTITION)
-    assert recovery is not None and not recovery.lend_priority
+    assert recovery is not None and not recovery.boost_priority
 
 
 def test_a_job_that_nobody_estimated_buys_no_priority() -> None:
     recovery = next_attempt(replace(BOOKING, estimate_bytes=None), OOM, PARTITION)
-    assert recovery is not None and not recovery.lend_priority
+    assert recovery is not None and not recovery.boost_priority
 
 
 def test_an_end_whose_status_nobody_told_is_none_that_somebody_made() -> None:
@@ -178,39 +178,39 @@ def test_an_end_whose_status_nobody_told_is_none_that_somebody_made() -> None:
 
 
 def test_a_victim_runs_again_as_it_was_and_nothing_is_counted_against_it() -> None:
-    verdict = Verdict(kind="victim", culprit=77, culprit_user_id=1001, detail="job 77 took 40 GiB")
-    ending = replace(FAILED, user_id=1000, verdict=verdict)
+    diagnosis = Diagnosis(kind="victim", culprit=77, culprit_user_id=1001, detail="job 77 took 40 GiB")
+    ending = replace(FAILED, user_id=1000, diagnosis=diagnosis)
     outcome = classify(ending, ["CUDA out of memory."], PATTERNS)
     assert (outcome.kind, outcome.culprit, outcome.evidence) == ("victim", 77, "job 77 took 40 GiB")
     whole = replace(BOOKING, kind="whole", memory_bytes=None, recoveries=2)
     for booking in (BOOKING, whole):
         recovery = next_attempt(booking, outcome, PARTITION)
-        assert recovery is not None and recovery.lend_priority and recovery.booking == booking
+        assert recovery is not None and recovery.boost_priority and recovery.booking == booking
         assert "77" in recovery.reason
 
 
 def test_a_victim_of_ones_own_job_is_lent_no_priority() -> None:
-    verdict = Verdict(kind="victim", culprit=77, culprit_user_id=1000)
-    outcome = classify(replace(FAILED, user_id=1000, verdict=verdict), [], PATTERNS)
+    diagnosis = Diagnosis(kind="victim", culprit=77, culprit_user_id=1000)
+    outcome = classify(replace(FAILED, user_id=1000, diagnosis=diagnosis), [], PATTERNS)
     recovery = next_attempt(BOOKING, outcome, PARTITION)
-    assert recovery is not None and not recovery.lend_priority
+    assert recovery is not None and not recovery.boost_priority
 
 
 def test_a_cancelled_victim_is_cancelled_and_a_victim_that_ended_well_is_ok() -> None:
-    verdict = Verdict(kind="victim", culprit=77, culprit_user_id=1001)
-    assert classify(replace(FAILED, exit_status=15, verdict=verdict), [], PATTERNS).kind == "cancelled"
-    assert classify(replace(FAILED, exit_status=0, verdict=verdict), [], PATTERNS).kind == "ok"
+    diagnosis = Diagnosis(kind="victim", culprit=77, culprit_user_id=1001)
+    assert classify(replace(FAILED, exit_status=15, diagnosis=diagnosis), [], PATTERNS).kind == "cancelled"
+    assert classify(replace(FAILED, exit_status=0, diagnosis=diagnosis), [], PATTERNS).kind == "ok"
 
 
 @pytest.mark.parametrize("rerun", [True, False])
 def test_who_held_more_than_it_booked_buys_no_priority_with_it(rerun: bool) -> None:
-    verdict = Verdict(kind="overrun", rerun=rerun, detail="held 40 GiB of 10")
-    outcome = classify(replace(FAILED, exit_status=9, verdict=verdict), ["CUDA out of memory."], PATTERNS)
+    diagnosis = Diagnosis(kind="overrun", rerun=rerun, detail="held 40 GiB of 10")
+    outcome = classify(replace(FAILED, exit_status=9, diagnosis=diagnosis), ["CUDA out of memory."], PATTERNS)
     recovery = next_attempt(BOOKING, outcome, PARTITION)
     assert outcome.kind == "overrun" and (recovery is not None) == rerun
-    assert recovery is None or (not recovery.lend_priority and recovery.booking.recoveries == 1)
+    assert recovery is None or (not recovery.boost_priority and recovery.booking.recoveries == 1)
     others = next_attempt(BOOKING, replace(outcome, peak_bytes=9 * GIB, corroborated=True), PARTITION)
-    assert others is None or not others.lend_priority, "whoever else was at fault too"
+    assert others is None or not others.boost_priority, "whoever else was at fault too"
 
 
 @pytest.mark.parametrize(
@@ -322,12 +322,12 @@ def test_a_whole_gpu_that_was_too_small_is_followed_by_a_larger_one_where_there_
 )
 def test_what_a_job_held_counts_and_not_what_was_signed(kind: str, size: int | None, cap: int | None) -> None:
     signed = Booking(kind="shared", memory_bytes=30 * GIB, cap_bytes=31 * GIB, recoveries=1)
-    held = Reservation(
+    held = Allocation(
         job_id=1,
         user_id=1000,
         kind=kind,  # type: ignore[arg-type]
         gpus=("GPU-0",),
-        seats=(0,),
+        gpu_indices=(0,),
         booked_bytes=4 * GIB,
         cap_bytes=9 * GIB,
         created_s=0.0,
@@ -351,12 +351,12 @@ def test_what_a_job_held_counts_and_not_what_was_signed(kind: str, size: int | N
 def test_a_job_without_a_booking_runs_again_where_our_guard_or_a_neighbour_ended_it(
     outcome: Outcome, again: str | None
 ) -> None:
-    held = Reservation(
+    held = Allocation(
         job_id=1,
         user_id=1000,
         kind="shared",
         gpus=("GPU-0",),
-        seats=(0,),
+        gpu_indices=(0,),
         booked_bytes=4 * GIB,
         created_s=0.0,
     )

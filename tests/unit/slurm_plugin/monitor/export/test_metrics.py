@@ -21,7 +21,7 @@ from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.logs.events import Entry, Event, EventKind, to_line
 from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading
-from slurm_plugin.core.records.node import Reservation
+from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.monitor.export import web
 from slurm_plugin.monitor.export.board import Board
 from slurm_plugin.monitor.export.hook_counts import HookCounts
@@ -43,12 +43,12 @@ READING = GpuReading(
     processes=(GpuProcess(pid=1, memory_bytes=10 * GIB), GpuProcess(pid=2, memory_bytes=20 * GIB)),
     counters=GpuCounters(energy_j=5.0, power_w=300.0),
 )
-HELD = Reservation(
+HELD = Allocation(
     job_id=7,
     user_id=1000,
     kind="shared",
     gpus=("GPU-a",),
-    seats=(0,),
+    gpu_indices=(0,),
     booked_bytes=12 * GIB,
     created_s=0.0,
     estimate_bytes=11 * GIB,
@@ -63,7 +63,7 @@ def served(tmp_path: Path) -> tuple[Board, str]:
     board = serve(str(port), tmp_path)
     usage = JobUsage(job_id=7, first_s=0, last_s=1, peak_bytes=11 * GIB, mean_smact=0.5)
     board.show(
-        Seen(readings=(READING,), usages={7: usage}, owners={1: 7}, ledger=Ledger(reservations=(HELD,)))
+        Seen(readings=(READING,), usages={7: usage}, owners={1: 7}, ledger=Ledger(allocations=(HELD,)))
     )
     return board, f"http://127.0.0.1:{port}"
 
@@ -102,8 +102,8 @@ def test_owners_booking_and_use_are_shown_side_by_side(served: tuple[Board, str]
 def test_rad_top_is_told_the_same(served: tuple[Board, str], tmp_path: Path):
     board, address = served
     log = HookLog(str(tmp_path), "epilog", job_id=3, clock=FakeClock())
-    log.say(EventKind.GPU_OOM, "CUDA out of memory, said the job")
-    log.say(EventKind.OK)
+    log.write(EventKind.GPU_OOM, "CUDA out of memory, said the job")
+    log.write(EventKind.OK)
     text = asked(f"{address}/status")
     assert b"said the job" not in text, "what a job printed is its owner's"
     assert from_text(text) == board.status()
@@ -158,19 +158,19 @@ def test_an_address_that_is_taken_is_one_line(served: tuple[Board, str], tmp_pat
 def test_hooks_are_counted_from_their_events(tmp_path: Path):
     clock = FakeClock()
     log = HookLog(str(tmp_path), "prolog", job_id=3, clock=clock)
-    log.say(EventKind.PLACED, "before we looked", policy="magm")
+    log.write(EventKind.PLACED, "before we looked", policy="magm")
     counts = HookCounts(tmp_path)
-    log.say(EventKind.PLACED, "stamp shared: GPU-a magm: 120.1 GiB free, SMACT 0.31", policy="magm")
-    log.say(EventKind.PLACED, "slurm whole: GPU-a GPU-b idle", policy="idle")
-    log.say(EventKind.PUT_BACK, "no GPU has the memory; magm would place it")
+    log.write(EventKind.PLACED, "stamp shared: GPU-a magm: 120.1 GiB free, SMACT 0.31", policy="magm")
+    log.write(EventKind.PLACED, "slurm whole: GPU-a GPU-b idle", policy="idle")
+    log.write(EventKind.REQUEUED, "no GPU has the memory; magm would place it")
     clock.sleep(0.04)
-    log.say(EventKind.END)
+    log.write(EventKind.END)
     counts.update()
     counts.update()
     assert dict(counts.events) == {
         ("prolog", "placed", "magm"): 1,
         ("prolog", "placed", "idle"): 1,
-        ("prolog", "put back", ""): 1,
+        ("prolog", "requeued", ""): 1,
     }
     assert counts.durations["prolog"].sum_s == 0.04, "a hook is counted once, however much it tells"
     assert list(counts.durations["prolog"].cumulative())[:2] == [(0.025, 0), (0.05, 1)]
@@ -178,14 +178,14 @@ def test_hooks_are_counted_from_their_events(tmp_path: Path):
 
 def test_damaged_lines_and_lines_of_another_version_count_for_nothing(tmp_path: Path):
     counts = HookCounts(tmp_path)
-    good = to_line(entry_of(EventKind.LEFT_ALONE))
+    good = to_line(entry_of(EventKind.UNCHANGED))
     later = json.dumps({**json.loads(good), "v": 2}).encode()
     unknown = json.dumps({**json.loads(good), "event": "flew away"}).encode()
     (tmp_path / "events.jsonl").write_bytes(
         b"\n".join([good[:40], later, unknown, b"[]", b"\xff", good, b""])
     )
     counts.update()
-    assert dict(counts.events) == {("prolog", "left alone", ""): 1}
+    assert dict(counts.events) == {("prolog", "unchanged", ""): 1}
 
 
 def entry_of(kind: EventKind) -> Entry:
@@ -195,7 +195,7 @@ def entry_of(kind: EventKind) -> Entry:
 def test_the_dashboard_asks_for_metrics_that_exist():
     metrics = pytest.importorskip("slurm_plugin.monitor.export.metrics")
     board = Board(HookCounts(Path("/nonexistent")))
-    board.show(Seen(readings=(READING,), ledger=Ledger(reservations=(HELD,))))
+    board.show(Seen(readings=(READING,), ledger=Ledger(allocations=(HELD,))))
     told = metrics.NodeMetrics(board).collect()
     names = {sample for metric in told for sample in (metric.name, f"{metric.name}_total")}
     names |= {f"{name}_bucket" for name in names}

@@ -22,9 +22,9 @@ def test_cards_and_devices_of_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyP
     main(words)
     main(words)
     assert made == [("fakegpu0", 240, 0), ("fakegpu1", 240, 1)]
-    cards = SimulatedGpus(tmp_path / "n1").cards()
+    cards = SimulatedGpus(tmp_path / "n1").gpus()
     assert [(card.index, card.usable_bytes) for card in cards] == [(0, 80 * GIB), (1, 80 * GIB)]
     # The names that containers and jobs have known these cards by, and different ones on every node.
     assert cards[0].uuid == "GPU-1f1c052e-26c1-537a-b79a-87768d981e8e"
     main([*words[:2], f"--folder={tmp_path}/n2", words[3]])
-    assert not {card.uuid for card in cards} & {card.uuid for card in SimulatedGpus(tmp_path / "n2").cards()}
+    assert not {card.uuid for card in cards} & {card.uuid for card in SimulatedGpus(tmp_path / "n2").gpus()}

@@ -21,7 +21,7 @@ from slurm_plugin.monitor.gpus.source import timely_telemetry
 
 
 def test_simulated_gpus_that_hang_are_given_up_in_time_as_real_ones_are(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "cards.json")
+    os.mkfifo(tmp_path / "gpus.json")
     settings = TelemetryConfig(source="simulated", simulated_folder=str(tmp_path), timeout_s=0.2)
     with pytest.raises(DeviceError, match=r"no answer of the driver in 0\.2 s"):
         timely_telemetry(settings, SystemClock()).read()

@@ -26,13 +26,13 @@ EPILOG_22_05 = {
 def test_a_hook_knows_its_job() -> None:
     job = HookJob.from_env(EPILOG_22_05)
     assert (job.job_id, job.user_id, job.group_id, job.user_name) == (12, 1000, 100, "ada")
-    assert (job.seats, job.restart, job.exit_status) == ((0, 2), 1, 768)
+    assert (job.gpu_indices, job.restart, job.exit_status) == ((0, 2), 1, 768)
     assert (job.work_dir, job.stdout, job.node, job.comment) == ("/home/ada/my runs", "", "n0", "hello rad")
 
 
 def test_a_job_without_gpus_has_no_seats() -> None:
     env = {name: value for name, value in EPILOG_22_05.items() if name != "SLURM_JOB_GPUS"}
-    assert HookJob.from_env(env).seats == ()
+    assert HookJob.from_env(env).gpu_indices == ()
 
 
 @pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_JOB_UID"])

@@ -63,8 +63,8 @@ def test_less_memory_than_promised_gets_the_line_that_mends_it(tmp_path: Path) -
     line = "NodeName=x NodeHostname=n1 RealMemory=2000 Gres=gpu:1"
     (_, finding) = told(tmp_path, line, here)
     assert finding.level == "fail" and "x has 1000 MiB" in finding.text
-    (deed,) = finding.deeds
-    assert isinstance(deed, Change) and deed.new == line.replace("2000", "1000")
+    (action,) = finding.actions
+    assert isinstance(action, Change) and action.new == line.replace("2000", "1000")
     assert len(told(tmp_path, f"SlurmdParameters=config_overrides\n{line}", here)) == 1
 
 

@@ -8,19 +8,19 @@ from fakes import KEY, FakeClock, FakeSlurm
 
 from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.config.load import Config, PartitionConfig, parse_config
-from slurm_plugin.radd.lending import Lender
-from slurm_plugin.radd.loans import DAY_S, Claim, Loan, is_due, loan_for
+from slurm_plugin.radd.boost_records import DAY_S, BoostCause, BoostRecord, is_due, record_for
+from slurm_plugin.radd.priority_boosts import PriorityBooster
 from slurm_plugin.radd.release import Releaser
 from slurm_plugin.slurm.control import JobChange, JobView
 
-OURS = Claim(fault="estimate", profile_key="ab12")
-VICTIM = Claim(fault="victim")
+OURS = BoostCause(fault="estimate", profile_key="ab12")
+VICTIM = BoostCause(fault="victim")
 WAITING = JobView(
     job_id=7, user_id=1000, state="PENDING", partition="gpu", priority=5000, nice=100, restarts=1
 )
 SETTINGS = PartitionConfig(recovery_boost=1000, recovery_priority=10_000, boosts_per_day=3)
-LOAN = Loan(
-    job_id=7, user_id=1000, time_s=0.0, restarts=1, nice_before=100, nice_lent=-900, profile_key="ab12"
+LOAN = BoostRecord(
+    job_id=7, user_id=1000, time_s=0.0, restarts=1, nice_before=100, nice_boosted=-900, profile_key="ab12"
 )
 
 
@@ -29,12 +29,12 @@ def config() -> Config:
     return parse_config({"partition": {"gpu": partition}}, origin="rad.toml")
 
 
-def lender(folder: Path, slurm: FakeSlurm, clock: FakeClock | None = None) -> Lender:
-    return Lender(folder / "loans.json", slurm, clock or FakeClock(), config)
+def booster(folder: Path, slurm: FakeSlurm, clock: FakeClock | None = None) -> PriorityBooster:
+    return PriorityBooster(folder / "boosts.json", slurm, clock or FakeClock(), config)
 
 
 @pytest.mark.parametrize(
-    ("job", "claim", "settings", "loans", "nice"),
+    ("job", "cause", "settings", "records", "nice"),
     [
         (WAITING, OURS, SETTINGS, (), -900),
         (WAITING, VICTIM, SETTINGS, (), -900),
@@ -50,7 +50,7 @@ def lender(folder: Path, slurm: FakeSlurm, clock: FakeClock | None = None) -> Le
         (WAITING, OURS, SETTINGS, (replace(LOAN, job_id=8, time_s=-DAY_S),) * 3, -900),
         (WAITING, VICTIM, SETTINGS, (LOAN,), None),
         (WAITING, VICTIM, SETTINGS, (replace(LOAN, returned=True),), -900),
-        (WAITING, Claim(fault="estimate"), SETTINGS, (replace(LOAN, job_id=8, profile_key=None),), -900),
+        (WAITING, BoostCause(fault="estimate"), SETTINGS, (replace(LOAN, job_id=8, profile_key=None),), -900),
     ],
     ids=[
         "our estimate",
@@ -71,11 +71,15 @@ def lender(folder: Path, slurm: FakeSlurm, clock: FakeClock | None = None) -> Le
     ],
 )
 def test_what_a_rerun_is_lent(
-    job: JobView, claim: Claim, settings: PartitionConfig, loans: tuple[Loan, ...], nice: int | None
+    job: JobView,
+    cause: BoostCause,
+    settings: PartitionConfig,
+    records: tuple[BoostRecord, ...],
+    nice: int | None,
 ) -> None:
-    loan = loan_for(job, claim, settings, loans, now_s=10.0)
-    assert (loan and loan.nice_lent) == nice
-    assert loan is None or loan.nice_before == 100
+    record = record_for(job, cause, settings, records, now_s=10.0)
+    assert (record and record.nice_boosted) == nice
+    assert record is None or record.nice_before == 100
 
 
 @pytest.mark.parametrize(
@@ -98,10 +102,10 @@ def test_a_loan_ends_when_its_rerun_starts_or_is_requeued(job: JobView, due: boo
 
 def test_priority_is_put_back_by_whichever_radd_is_there(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
-    first = lender(tmp_path, slurm)
-    assert first.lend(WAITING, OURS) == -900
+    first = booster(tmp_path, slurm)
+    assert first.boost(WAITING, OURS) == -900
     slurm.views[7] = replace(WAITING, nice=-900)
-    second = lender(tmp_path, slurm)
+    second = booster(tmp_path, slurm)
     assert second.outstanding
     second.collect()
     assert slurm.told == []
@@ -112,18 +116,18 @@ def test_priority_is_put_back_by_whichever_radd_is_there(tmp_path: Path) -> None
     second.collect()
     second.collect()
     assert slurm.told == [(7, JobChange(nice=100))]
-    assert not second.outstanding and not lender(tmp_path, slurm).outstanding
-    assert second.lend(replace(WAITING, job_id=8), OURS) is None, "the same model on the same day"
+    assert not second.outstanding and not booster(tmp_path, slurm).outstanding
+    assert second.boost(replace(WAITING, job_id=8), OURS) is None, "the same model on the same day"
 
 
 def test_a_standbys_radd_takes_back_what_the_first_one_lent(tmp_path: Path) -> None:
     """Both mount one folder, and both have been there from the beginning."""
     slurm = FakeSlurm(WAITING)
-    first, standby = lender(tmp_path, slurm), lender(tmp_path, slurm)
-    assert first.lend(WAITING, OURS) == -900
+    first, standby = booster(tmp_path, slurm), booster(tmp_path, slurm)
+    assert first.boost(WAITING, OURS) == -900
     slurm.views[7] = replace(WAITING, nice=-900, state="RUNNING")
     assert standby.outstanding
-    assert standby.lend(replace(WAITING, job_id=8), OURS) is None, "the same model on the same day"
+    assert standby.boost(replace(WAITING, job_id=8), OURS) is None, "the same model on the same day"
     standby.collect()
     assert slurm.told == [(7, JobChange(nice=100))]
     first.collect()
@@ -132,8 +136,8 @@ def test_a_standbys_radd_takes_back_what_the_first_one_lent(tmp_path: Path) -> N
 
 def test_a_user_who_requeues_the_rerun_keeps_nothing(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
-    made = lender(tmp_path, slurm)
-    made.lend(WAITING, OURS)
+    made = booster(tmp_path, slurm)
+    made.boost(WAITING, OURS)
     slurm.views[7] = replace(WAITING, nice=-900, restarts=2)  # it ran and was requeued between two looks
     made.collect()
     assert slurm.told == [(7, JobChange(nice=100))]
@@ -142,9 +146,9 @@ def test_a_user_who_requeues_the_rerun_keeps_nothing(tmp_path: Path) -> None:
 def test_what_somebody_holds_is_not_released_by_a_change_of_its_nice_value(tmp_path: Path) -> None:
     """Slurm gives a held job a priority again as soon as its nice value changes."""
     slurm = FakeSlurm(WAITING)
-    made = lender(tmp_path, slurm)
-    made.lend(WAITING, OURS)
-    assert made.lend(replace(WAITING, priority=0), OURS) is None, "Slurm had not answered when it was told"
+    made = booster(tmp_path, slurm)
+    made.boost(WAITING, OURS)
+    assert made.boost(replace(WAITING, priority=0), OURS) is None, "Slurm had not answered when it was told"
     slurm.views[7] = replace(WAITING, nice=-900, restarts=2, priority=0)
     made.collect()
     assert made.outstanding and slurm.told == []
@@ -155,9 +159,9 @@ def test_what_somebody_holds_is_not_released_by_a_change_of_its_nice_value(tmp_p
 
 def test_a_rerun_that_the_prolog_puts_back_keeps_its_loan(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
-    made = lender(tmp_path, slurm)
-    made.lend(WAITING, OURS)
-    made.put_back(7)
+    made = booster(tmp_path, slurm)
+    made.boost(WAITING, OURS)
+    made.follow_requeue(7)
     slurm.views[7] = replace(WAITING, nice=-900, restarts=2)
     made.collect()
     assert made.outstanding and slurm.told == []
@@ -165,8 +169,8 @@ def test_a_rerun_that_the_prolog_puts_back_keeps_its_loan(tmp_path: Path) -> Non
 
 def test_a_rerun_that_the_prolog_puts_back_is_heard_of(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
-    made = lender(tmp_path, slurm)
-    made.lend(WAITING, OURS)
+    made = booster(tmp_path, slurm)
+    made.boost(WAITING, OURS)
     Releaser(slurm, FakeClock(), made, key=lambda: KEY).hear(7, Note(event="put-back", start_in_s=15))
     slurm.views[7] = replace(WAITING, nice=-900, restarts=2)
     made.collect()
@@ -175,32 +179,32 @@ def test_a_rerun_that_the_prolog_puts_back_is_heard_of(tmp_path: Path) -> None:
 
 def test_what_waits_for_days_is_still_to_be_taken_back(tmp_path: Path) -> None:
     slurm, clock = FakeSlurm(WAITING), FakeClock()
-    made = lender(tmp_path / "not there yet", slurm, clock)
-    assert made.lend(WAITING, OURS) == -900
+    made = booster(tmp_path / "not there yet", slurm, clock)
+    assert made.boost(WAITING, OURS) == -900
     clock.sleep(3 * DAY_S)
-    assert made.lend(replace(WAITING, job_id=8, user_id=1001), VICTIM) == -900
+    assert made.boost(replace(WAITING, job_id=8, user_id=1001), VICTIM) == -900
     slurm.views[7] = replace(WAITING, nice=-900, state="RUNNING")
-    lender(tmp_path / "not there yet", slurm, clock).collect()
+    booster(tmp_path / "not there yet", slurm, clock).collect()
     assert slurm.told == [(7, JobChange(nice=100))]
 
 
 def test_a_nice_value_that_somebody_changed_is_left(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
-    made = lender(tmp_path, slurm)
-    made.lend(WAITING, OURS)
+    made = booster(tmp_path, slurm)
+    made.boost(WAITING, OURS)
     slurm.views[7] = replace(WAITING, nice=500, state="RUNNING")
     made.collect()
     assert slurm.told == [] and not made.outstanding
 
 
 def test_what_cannot_be_written_down_is_not_lent(tmp_path: Path) -> None:
-    (tmp_path / "loans.json").mkdir()
-    assert lender(tmp_path, FakeSlurm(WAITING)).lend(WAITING, OURS) is None
+    (tmp_path / "boosts.json").mkdir()
+    assert booster(tmp_path, FakeSlurm(WAITING)).boost(WAITING, OURS) is None
 
 
 def test_an_errand_lends_with_the_start_time_and_again_after_a_refusal(tmp_path: Path) -> None:
     slurm, clock = FakeSlurm(WAITING), FakeClock()
-    worker = Releaser(slurm, clock, lender(tmp_path, slurm, clock), key=lambda: KEY)
+    worker = Releaser(slurm, clock, booster(tmp_path, slurm, clock), key=lambda: KEY)
     worker.hear(7, Note(event="recovered", start_in_s=0, fault="estimate"), profile_key="ab12")
     tell, slurm.update = slurm.update, refuse_once(slurm)  # type: ignore[method-assign]
     worker.run_errands()
@@ -220,20 +224,20 @@ def refuse_once(slurm: FakeSlurm) -> object:
 
 def test_a_recovery_that_is_the_users_own_fault_is_lent_nothing(tmp_path: Path) -> None:
     slurm, clock = FakeSlurm(WAITING), FakeClock()
-    worker = Releaser(slurm, clock, lender(tmp_path, slurm, clock), key=lambda: KEY)
+    worker = Releaser(slurm, clock, booster(tmp_path, slurm, clock), key=lambda: KEY)
     worker.hear(7, Note(event="recovered", start_in_s=0))
     worker.run_errands()
     assert slurm.told == [(7, JobChange(start_now=True))]
 
 
 def test_a_victim_is_no_reason_to_refuse_its_model_a_loan_later() -> None:
-    claim = Claim(fault="victim", profile_key="ab12")
-    lent = loan_for(WAITING, claim, SETTINGS, (), now_s=0.0)
-    assert lent is not None and lent.profile_key is None
+    cause = BoostCause(fault="victim", profile_key="ab12")
+    boosted = record_for(WAITING, cause, SETTINGS, (), now_s=0.0)
+    assert boosted is not None and boosted.profile_key is None
 
 
 @pytest.mark.parametrize(
-    ("parameters", "lent"),
+    ("parameters", "boosted"),
     [
         ("bf_continue,enable_user_top", False),
         ("enable_user_top", False),
@@ -242,16 +246,16 @@ def test_a_victim_is_no_reason_to_refuse_its_model_a_loan_later() -> None:
     ],
 )
 def test_nothing_is_lent_where_users_move_priority_between_their_jobs(
-    tmp_path: Path, parameters: str, lent: bool
+    tmp_path: Path, parameters: str, boosted: bool
 ) -> None:
     """`scontrol top` of another job of his swaps both jobs' nice values (seen on 22.05.8), and he keeps the loan."""
     slurm = FakeSlurm(WAITING, SchedulerParameters=parameters)
-    made = lender(tmp_path, slurm)
-    assert (made.lend(WAITING, OURS) is not None) == lent == made.outstanding
+    made = booster(tmp_path, slurm)
+    assert (made.boost(WAITING, OURS) is not None) == boosted == made.outstanding
 
 
 @pytest.mark.parametrize("mode", ["observe", "off"])
 def test_nothing_is_lent_where_radd_only_looks(tmp_path: Path, mode: str) -> None:
     looking = replace(config(), mode=mode)  # type: ignore[arg-type]
-    one = Lender(tmp_path / "loans.json", FakeSlurm(WAITING), FakeClock(), lambda: looking)
-    assert one.lend(WAITING, OURS) is None and not one.outstanding
+    one = PriorityBooster(tmp_path / "boosts.json", FakeSlurm(WAITING), FakeClock(), lambda: looking)
+    assert one.boost(WAITING, OURS) is None and not one.outstanding

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpumemnet.cli.cluster import Asked, Verdict
+from gpumemnet.cli.cluster import Scheduled, Submitted
 from gpumemnet.directives.parse import Directives
 from gpumemnet.directives.values import DEFAULT_CONFIDENCE, Confidence
 from gpumemnet.estimate import Estimate
@@ -45,11 +45,11 @@ class Booked(NamedTuple):
         n_bytes = result.quantile(confidence)
         return cls(n_bytes=n_bytes, share=confidence, most_bytes=max(n_bytes, result.upper_bytes))
 
-    def in_cluster(self, verdict: Verdict) -> Booked:
+    def in_cluster(self, submitted: Submitted) -> Booked:
         """Return a cluster's booking: sbatch's answer, in shards of the cluster's size."""
-        n_bytes = verdict.booked_bytes or verdict.capacity_bytes or self.n_bytes
-        most_bytes = max(n_bytes, self.most_bytes) if verdict.booked_bytes else n_bytes
-        shard_bytes = verdict.shard_bytes or self.shard_bytes
+        n_bytes = submitted.booked_bytes or submitted.capacity_bytes or self.n_bytes
+        most_bytes = max(n_bytes, self.most_bytes) if submitted.booked_bytes else n_bytes
+        shard_bytes = submitted.shard_bytes or self.shard_bytes
         return self._replace(n_bytes=n_bytes, most_bytes=most_bytes, shard_bytes=shard_bytes)
 
     @property
@@ -74,30 +74,30 @@ class Booked(NamedTuple):
         return f"{human(self.n_bytes)}{share}{limit}: {self.part}"
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """Results for one question.
 
     Attributes:
         result: The job's estimate; None if unknown.
         booked: Its booking; None likewise.
-        card: Type of GPU.
-        said: The user's directives.
+        gpu_model: Type of GPU.
+        directives: The user's directives.
         warnings: One sentence for each guess.
-        verdict: sbatch's answer; None without a cluster.
-        asked: Slurm's answer; None if it was not queried.
+        submitted: sbatch's answer; None without a cluster.
+        scheduled: Slurm's answer; None if it was not queried.
     """
 
     result: Estimate | None
     booked: Booked | None
-    card: Gpu
-    said: Directives
+    gpu_model: Gpu
+    directives: Directives
     warnings: tuple[str, ...] = ()
-    verdict: Verdict | None = None
-    asked: Asked | None = None
+    submitted: Submitted | None = None
+    scheduled: Scheduled | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Return warnings that sbatch's message does not include."""
-        told = () if self.verdict is None else self.verdict.says
+        reported = () if self.submitted is None else self.submitted.messages
         all_of_them = (*self.warnings, *(self.result.warnings if self.result is not None else ()))
-        return tuple(text for text in all_of_them if f"RAD: {text}" not in told)
+        return tuple(text for text in all_of_them if f"RAD: {text}" not in reported)

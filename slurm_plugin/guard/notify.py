@@ -19,19 +19,19 @@ from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 ANSWER_S = 3.0
 
 
-class Teller:
+class OwnerNotifier:
     """Reports to Slurm in a separate thread, so that sampling does not wait."""
 
     def __init__(self, config: Config) -> None:
         self._configured, self._key = config.paths.slurm_conf, Path(config.paths.key)
 
-    def tell(self, finding: Finding) -> None:
+    def notify(self, finding: Finding) -> None:
         """Write a warning and return at once; if slurmctld is away, it stays in the log only."""
         if finding.job_id is not None:
             name = f"tell-{finding.job_id}"
-            threading.Thread(target=self._tell, args=(finding,), name=name, daemon=True).start()
+            threading.Thread(target=self._notify, args=(finding,), name=name, daemon=True).start()
 
-    def _tell(self, finding: Finding) -> None:
+    def _notify(self, finding: Finding) -> None:
         slurm_conf = find_slurm_conf(self._configured, os.environ)
         control = SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=ANSWER_S)
         try:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from fakes import FakeClock
 
-from epilog.verdict import verdict_on
+from epilog.diagnosis import diagnose
 from slurm_plugin.core.config.load import Config, Paths
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.core.records.node import Outcome, Reservation
+from slurm_plugin.core.records.node import Allocation, Outcome
 from slurm_plugin.core.units import GIB
 from slurm_plugin.guard.incident_file import write_incidents
 from slurm_plugin.guard.incidents import Incident
@@ -21,8 +21,14 @@ from slurm_plugin.monitor.next_sample import NEXT_SAMPLE_S
 from slurm_plugin.monitor.window import write_window
 from slurm_plugin.mps.state import State, write_state
 
-HELD = Reservation(
-    job_id=2, user_id=1002, kind="shared", gpus=("GPU-a",), seats=(0,), booked_bytes=4 * GIB, created_s=0.0
+HELD = Allocation(
+    job_id=2,
+    user_id=1002,
+    kind="shared",
+    gpus=("GPU-a",),
+    gpu_indices=(0,),
+    booked_bytes=4 * GIB,
+    created_s=0.0,
 )
 ME = Process.running(os.getpid())
 GONE = Process(pid=2**22 - 1, started_ticks=1)
@@ -70,40 +76,40 @@ def theft(now_s: float) -> Incident:
     )
 
 
-def verdict(clock: FakeClock, run: Path, outcome: Outcome = OOM) -> str | None:
-    found = verdict_on(HELD, outcome, Config(paths=Paths(run=str(run))), clock, server_ends=lambda: 0)
+def diagnosis(clock: FakeClock, run: Path, outcome: Outcome = OOM) -> str | None:
+    found = diagnose(HELD, outcome, Config(paths=Paths(run=str(run))), clock, server_ends=lambda: 0)
     return None if found is None else found.kind
 
 
 def test_what_the_next_sample_shows_counts(tmp_path: Path):
     clock = Monitor(tmp_path, next_s=0.7, incident=theft(FakeClock().time_s + 0.7))
-    assert verdict(clock, tmp_path) == "victim"
+    assert diagnosis(clock, tmp_path) == "victim"
     assert sum(clock.slept) == pytest.approx(0.75, abs=0.06)
 
 
 def test_a_monitor_that_hangs_is_not_waited_for(tmp_path: Path):
     clock = Monitor(tmp_path, next_s=1e9)
-    assert verdict(clock, tmp_path) is None
+    assert diagnosis(clock, tmp_path) is None
     assert sum(clock.slept) <= NEXT_SAMPLE_S + 0.06
 
 
 def test_without_a_monitor_nobody_waits(tmp_path: Path):
     clock = FakeClock()
-    assert verdict(clock, tmp_path) is None
+    assert diagnosis(clock, tmp_path) is None
     assert clock.slept == []
 
 
 @pytest.mark.parametrize("kind", ["cancelled", "host-oom"])
 def test_who_can_be_no_victim_does_not_wait(tmp_path: Path, kind: str):
     clock = Monitor(tmp_path, next_s=0.5)
-    assert verdict(clock, tmp_path, Outcome(kind=kind)) is None  # type: ignore[arg-type]
+    assert diagnosis(clock, tmp_path, Outcome(kind=kind)) is None  # type: ignore[arg-type]
     assert clock.slept == []
 
 
 def test_nonsense_in_the_record_is_none(tmp_path: Path):
     (tmp_path / "monitor").mkdir()
     (tmp_path / "monitor" / "incidents.json").write_text(json.dumps([{"kind": "memory", "victims": []}]))
-    assert verdict(FakeClock(), tmp_path) is None
+    assert diagnosis(FakeClock(), tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -116,5 +122,5 @@ def test_whose_mps_server_died_while_the_monitor_was_away_is_a_victim(
 ):
     place = tmp_path / "mps" / "GPU-a" / "1002"
     write_state(place, State(daemon=ME, server=server, jobs={job_id: 4 * GIB}))
-    assert verdict(FakeClock(), tmp_path, Outcome(kind="failed")) == kind
-    assert verdict(FakeClock(), tmp_path, Outcome(kind="cancelled")) is None, "nobody wants it back"
+    assert diagnosis(FakeClock(), tmp_path, Outcome(kind="failed")) == kind
+    assert diagnosis(FakeClock(), tmp_path, Outcome(kind="cancelled")) is None, "nobody wants it back"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpumemnet.names import Source
-from gpumemnet.summaries.collapsed_blocks.scale import UNTOLD_PERCENT
+from gpumemnet.summaries.collapsed_blocks.scale import UNKNOWN_PERCENT
 from gpumemnet.summaries.graph.tape import Tape
 from gpumemnet.summaries.texts.records import ModelSummary
 from gpumemnet.units import to_mib_nearest
@@ -47,7 +47,7 @@ def about_hidden(tape: Tape, summary: ModelSummary) -> list[str]:
             "a state-space layer that runs as plain PyTorch keeps a state for each token, which no text shows;"
             " estimate it from its code: rad-estimate -- python train.py"
         )
-    elif tape.hidden_percent >= UNTOLD_PERCENT:
+    elif tape.hidden_percent >= UNKNOWN_PERCENT:
         warnings.append(f"the text hides nearly all layers; print it with {FULL_DEPTH}")
     elif hidden := sum(layer.is_block and bool(layer.params) for layer in summary.layers):
         what = "what a block is" if hidden == 1 else f"what {hidden} blocks are"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from slurm_plugin.simulate.slurm.max_tree import MaxTree
 
 
-class Seats:
+class ShardTable:
     """Free shards of each GPU and idle GPUs of each node, as slurmctld counts them.
 
     Attributes:
@@ -112,7 +112,7 @@ class Seats:
         """Return whether a job requests GPUs and not shards of them."""
         return shards == self.shards and (self.apart or gpus > 1 or not self.managed)
 
-    def room(self, gpu: int, gpus: int, shards: int) -> int:
+    def free_shards(self, gpu: int, gpus: int, shards: int) -> int:
         """Return the shards of a GPU that are free for jobs of a size.
 
         Args:
@@ -126,24 +126,24 @@ class Seats:
             return self.free[gpu]
         return 0 if self.shared[gpu] else self.shards
 
-    def gained(self, held: int, gpus: int, shards: int) -> int:
+    def gained(self, gained_shards: int, gpus: int, shards: int) -> int:
         """Return the shards that the end of a job frees for jobs of a size.
 
         Args:
-            held: Shards of the ending job.
+            gained_shards: Shards of the ending job.
             gpus: How many GPUs such a job needs.
             shards: Shards of each.
         """
-        return held if self.apart or not self._as_gpus(gpus, shards) else self.shards
+        return gained_shards if self.apart or not self._as_gpus(gpus, shards) else self.shards
 
-    def sees(self, held: int, shards: int) -> bool:
+    def sees(self, gained_shards: int, shards: int) -> bool:
         """Return whether Slurm's plan for a job counts another job's shards of a GPU.
 
         Args:
-            held: Shards of the other job.
+            gained_shards: Shards of the other job.
             shards: Shards of each GPU that the job needs.
         """
-        return not self.by_kind or (held == self.shards) == (shards == self.shards)
+        return not self.by_kind or (gained_shards == self.shards) == (shards == self.shards)
 
     def may_fit(self, gpus: int, shards: int) -> bool:
         """Return whether such a job fits on any node now.
@@ -156,7 +156,7 @@ class Seats:
             return self._idle.largest >= gpus
         return self._most_on(gpus).largest >= shards
 
-    def nodes_with_room(self, gpus: int, shards: int, start: int = 0) -> int | None:
+    def nodes_with_space(self, gpus: int, shards: int, start: int = 0) -> int | None:
         """Return the first node from `start` on where such a job fits; None if there is none.
 
         Args:
@@ -179,5 +179,7 @@ class Seats:
         if self._as_gpus(gpus, shards):
             idle = [gpu for gpu in self.gpus_of(node) if self._idles(gpu)]
             return idle[::-1] if self.kept else idle  # GPUs without shards come first
-        fitting = [gpu for gpu in self.gpus_for(node, shards) if self.room(gpu, gpus, shards) >= shards]
+        fitting = [
+            gpu for gpu in self.gpus_for(node, shards) if self.free_shards(gpu, gpus, shards) >= shards
+        ]
         return sorted(fitting, key=lambda gpu: (-self.free[gpu], gpu)) if self.apart else fitting

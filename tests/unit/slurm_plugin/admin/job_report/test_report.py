@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from golden_texts import Golden
 
-from slurm_plugin.admin.job_report.story import Found, slowdown_of, story_of
+from slurm_plugin.admin.job_report.report import Found, report_of, slowdown_of
 from slurm_plugin.admin.job_report.text import as_json, as_text
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.history.models import Model
@@ -52,7 +52,7 @@ FOUND = Found(
         state="COMPLETED",
         partition="gpu",
         nodes="gpu1",
-        asked="gres/shard:12",
+        requested="gres/shard:12",
         comment="",
         restarts=1,
         submit_s=START_S - 3700,
@@ -116,30 +116,32 @@ def utc(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_the_page(golden: Golden):
-    golden("job_report.txt", as_text(story_of(FOUND)))
+    golden("job_report.txt", as_text(report_of(FOUND)))
 
 
 def test_runs_neighbours_and_what_nobody_saw():
-    story = story_of(FOUND)
-    assert [one.run.outcome for one in story.runs] == ["gpu-oom", "ok"], "an Epilog that ran twice is one run"
-    first, last = story.runs
+    report = report_of(FOUND)
+    assert [one.run.outcome for one in report.runs] == ["gpu-oom", "ok"], (
+        "an Epilog that ran twice is one run"
+    )
+    first, last = report.runs
     assert not first.neighbours
     assert [(one.job_id, one.together_s) for one in last.neighbours] == [(8, 1800), (9, 600)]
-    assert story.waited_s == 3700
-    assert json.loads(as_json(story))["runs"][1]["neighbours"][0]["job_id"] == 8
+    assert report.waited_s == 3700
+    assert json.loads(as_json(report))["runs"][1]["neighbours"][0]["job_id"] == 8
 
 
 def test_a_job_of_which_nothing_is_known():
-    story = story_of(Found(job_id=5, missing=("Slurm: it is away",)))
-    assert (story.user_id, story.runs, story.advice, story.waited_s) == (None, (), (), None)
-    assert as_text(story).splitlines() == ["Job 5", "not seen   Slurm: it is away"]
-    assert json.loads(as_json(story))["slurm"] is None
+    report = report_of(Found(job_id=5, missing=("Slurm: it is away",)))
+    assert (report.user_id, report.runs, report.advice, report.waited_s) == (None, (), (), None)
+    assert as_text(report).splitlines() == ["Job 5", "not seen   Slurm: it is away"]
+    assert json.loads(as_json(report))["slurm"] is None
 
 
 def test_what_a_job_calls_itself_cannot_write_to_the_terminal():
     assert FOUND.times is not None
-    evil = replace(FOUND, times=replace(FOUND.times, asked="\x1b[2J"), missing=("\x1b[2J",))
-    assert "\x1b" not in as_text(story_of(evil))
+    evil = replace(FOUND, times=replace(FOUND.times, requested="\x1b[2J"), missing=("\x1b[2J",))
+    assert "\x1b" not in as_text(report_of(evil))
 
 
 def test_slowdown_counts_who_was_there_and_for_how_long():
@@ -177,7 +179,7 @@ def test_a_job_is_read_from_squeue_and_from_sacct():
     )
     one = parse_squeue(text, 7)
     assert one is not None
-    assert (one.user_id, one.state, one.restarts, one.asked, one.end_s) == (
+    assert (one.user_id, one.state, one.restarts, one.requested, one.end_s) == (
         1000,
         "RUNNING",
         2,
@@ -199,7 +201,7 @@ def test_a_job_is_read_from_squeue_and_from_sacct():
     )
     ended = parse_sacct(text, 7)
     assert ended is not None
-    assert (ended.state, ended.restarts, ended.asked, ended.start_s) == (
+    assert (ended.state, ended.restarts, ended.requested, ended.start_s) == (
         "CANCELLED",
         None,
         "gres/shard=3",

@@ -14,11 +14,11 @@ from slurm_plugin.node.doubts import earlier_doubts, forget_doubts
 from slurm_plugin.node.extend_time import MoreTime
 from slurm_plugin.node.facts import refresh_facts
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.sweep import run_again, sweep
+from slurm_plugin.node.reconcile import reconcile_node, run_again
 
 log = logging.getLogger("rad-monitor")
 
-SWEEP_EVERY_S = 15.0
+RECONCILE_EVERY_S = 15.0
 """An allocation left unreleased is free again within a minute, and 20 s later if Slurm believes that the run exists:
 then it takes two reconciliations."""
 
@@ -26,25 +26,25 @@ REFRESH_EVERY = 240
 """Reconciliations: the facts of the node are queried again each hour."""
 
 
-class Sweeper:
+class Reconciler:
     """Reconciles from time to time with the monitor's latest readings."""
 
     def __init__(
-        self, node: Node, *, shared_s: Callable[[int], float], say: Callable[[EventKind, str], None]
+        self, node: Node, *, shared_s: Callable[[int], float], log_event: Callable[[EventKind, str], None]
     ) -> None:
         """Prepare; `start` begins.
 
         Args:
             node: This node.
             shared_s: Returns how long a job's run has shared a GPU with another user's, in seconds.
-            say: Logs a line.
+            log_event: Logs a line.
         """
         self._node = node
-        self._say = say
+        self._log_event = log_event
         self._readings: Sequence[GpuReading] = ()
         self._sweeps = 0
-        self._trouble = Complaint(lambda wrong: say(EventKind.TROUBLE, wrong))
-        self._more_time = MoreTime(node, shared_s=shared_s, say=say)
+        self._trouble = Complaint(lambda wrong: log_event(EventKind.TROUBLE, wrong))
+        self._more_time = MoreTime(node, shared_s=shared_s, log_event=log_event)
 
     def look(self, readings: Sequence[GpuReading]) -> None:
         """Take the latest readings."""
@@ -54,7 +54,7 @@ class Sweeper:
         """Reconcile in a thread that ends with the process."""
         in_background("sweeper", self._round, log=log)
 
-    def sweep(self) -> None:
+    def reconcile_node(self) -> None:
         """Reconcile once, and log the findings and each new error once.
 
         A job that the previous reconciliation doubted is requeued: had it ended meanwhile, Slurm would know by now.
@@ -62,13 +62,13 @@ class Sweeper:
         trouble = ""
         try:
             doubted = earlier_doubts(self._node.run, now_s=self._node.clock.now_s())
-            swept = sweep(self._node, self._readings)
-            if swept:
-                self._say(EventKind.SWEPT, str(swept))
+            reconciled = reconcile_node(self._node, self._readings)
+            if reconciled:
+                self._log_event(EventKind.RECONCILED, str(reconciled))
             forget_doubts(self._node.run, doubted)
             for job_id, restart in doubted if self._node.config.mode == "enforce" else ():
                 if run_again(self._node, job_id, restart):
-                    self._say(EventKind.SWEPT, f"job {job_id} runs again: nothing of it is here")
+                    self._log_event(EventKind.RECONCILED, f"job {job_id} runs again: nothing of it is here")
         except (RadError, OSError) as exc:
             trouble = f"not reconciled: {exc}"
         try:
@@ -79,9 +79,9 @@ class Sweeper:
         self._trouble.set(trouble)
 
     def _round(self) -> bool:
-        self._node.clock.sleep(SWEEP_EVERY_S)
+        self._node.clock.sleep(RECONCILE_EVERY_S)
         if self._readings:  # without readings the GPUs' processes are unknown
-            self.sweep()
+            self.reconcile_node()
             self._sweeps += 1
             if self._sweeps % REFRESH_EVERY == 0:
                 refresh_facts(self._node, self._readings)

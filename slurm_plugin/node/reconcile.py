@@ -44,7 +44,7 @@ _FIRST_POLL_S, _LONGEST_POLL_S = 0.02, 0.3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Swept:
+class Reconciled:
     """Result of a reconciliation.
 
     Attributes:
@@ -69,7 +69,7 @@ class Swept:
         return "sweep: " + ", ".join([*(["ledger rebuilt"] if self.rebuilt else []), *words])
 
 
-def sweep_if_due(node: Node, readings: Sequence[GpuReading]) -> None:
+def reconcile_if_due(node: Node, readings: Sequence[GpuReading]) -> None:
     """Reconcile if that is overdue; if the ledger is lost and another process reconciles now, wait for it.
 
     Args:
@@ -81,10 +81,10 @@ def sweep_if_due(node: Node, readings: Sequence[GpuReading]) -> None:
     """
     deadline, pause_s = Deadline(node.clock, LOCK_S), _FIRST_POLL_S
     while (due := _due(node)) and not deadline.passed():
-        with node.store.sweeping() as ours:
-            if ours:
+        with node.store.reconciling() as own:
+            if own:
                 if _due(node):
-                    sweep(node, readings)
+                    reconcile_node(node, readings)
                 return
         if due == "unswept":
             return
@@ -98,11 +98,11 @@ def _due(node: Node) -> Literal["lost", "unswept", ""]:
     found = node.store.read()
     if found.lost:
         return "lost"
-    last_s = found.ledger.swept_s
+    last_s = found.ledger.reconciled_s
     return "unswept" if last_s is None or node.clock.monotonic_s() - last_s > UNSWEPT_S else ""
 
 
-def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
+def reconcile_node(node: Node, readings: Sequence[GpuReading]) -> Reconciled:
     """Compare ledger and files with the evidence on the node, and fix them.
 
     Args:
@@ -128,7 +128,11 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
         evidence = replace(evidence, present=present(node, facts), slurmd_since_s=since_s)
     with node.store.locked(Deadline(node.clock, LOCK_S)):
         found = node.store.read()
-        left = {job_id: held for job_id, held in evidence.placed.items() if node.job_file(job_id).exists()}
+        left = {
+            job_id: allocation
+            for job_id, allocation in evidence.placed.items()
+            if node.job_file(job_id).exists()
+        }
         evidence = replace(evidence, placed=left)  # an Epilog removes the file before the allocation
         after = (
             rebuild(evidence, unknown, now_s=now_s)
@@ -147,8 +151,10 @@ def sweep(node: Node, readings: Sequence[GpuReading]) -> Swept:
         clear_drafts(node.run / folder, before_s=node.clock.now_s() - YOUNG_S)
     EndedRuns(node.run).forget_old(now_s=node.clock.now_s())
     SpareFiles(node.run).fill()
-    before, now = ({held.job_id for held in ledger.reservations} for ledger in (found.ledger, after))
-    return Swept(
+    before, now = (
+        {allocation.job_id for allocation in ledger.allocations} for ledger in (found.ledger, after)
+    )
+    return Reconciled(
         released=tuple(sorted(before - now)),
         restored=tuple(sorted(now - before)),
         rebuilt=found.lost,
@@ -195,8 +201,10 @@ def _clear(
             job_file = JobFile(node.run, file.job_id)
             if job_file.refusal() is not None:
                 refused.append(file.job_id)
-            if file.held is not None and node.config.places and node.manages(file.held.partition):
-                ended = EndedRun(partition=file.held.partition, reported=False)  # its Epilog may still run
+            if file.allocation is not None and node.config.places and node.manages(file.allocation.partition):
+                ended = EndedRun(
+                    partition=file.allocation.partition, reported=False
+                )  # its Epilog may still run
                 EndedRuns(node.run).note(file.job_id, ended)
             job_file.remove()
     return tuple(refused)

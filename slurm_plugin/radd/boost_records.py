@@ -17,7 +17,7 @@ CHANGEABLE = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class BoostCause:
     """A rerun that may get a priority boost.
 
     Attributes:
@@ -30,7 +30,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loan:
+class BoostRecord:
     """One priority boost, kept for a day.
 
     Attributes:
@@ -39,11 +39,11 @@ class Loan:
         time_s: When it was given, seconds since the epoch.
         restarts: Restart count of the rerun that it is for.
         nice_before: The job's nice value without it.
-        nice_lent: The job's nice value with it.
+        nice_boosted: The job's nice value with it.
         profile_key: The model whose estimate failed; None for a victim.
         returned: Whether it was reverted.
         lift: The part of it that restores a requeued job's queue position (turns.py).
-        nice_was: The nice value before nice_lent was set, in case Slurm did not get the change. None if nice_before.
+        nice_was: The nice value before nice_boosted was set, in case Slurm did not get the change. None if nice_before.
     """
 
     job_id: int
@@ -51,7 +51,7 @@ class Loan:
     time_s: float
     restarts: int
     nice_before: int
-    nice_lent: int
+    nice_boosted: int
     profile_key: str | None = None
     returned: bool = False
     lift: int = 0
@@ -60,79 +60,84 @@ class Loan:
     @property
     def boost(self) -> int:
         """Return the boost without the raise to the job's queue position."""
-        return self.nice_before - self.nice_lent - self.lift
+        return self.nice_before - self.nice_boosted - self.lift
 
     @property
-    def ours(self) -> tuple[int | None, ...]:
+    def own_values(self) -> tuple[int | None, ...]:
         """Return the nice values that RAD has set; any other was set by an admin or the user, and stays."""
-        return (self.nice_lent, self.nice_was)
+        return (self.nice_boosted, self.nice_was)
 
 
-def loan_for(
-    job: JobView, claim: Claim, settings: PartitionConfig, loans: tuple[Loan, ...], *, now_s: float
-) -> Loan | None:
+def record_for(
+    job: JobView,
+    cause: BoostCause,
+    settings: PartitionConfig,
+    records: tuple[BoostRecord, ...],
+    *,
+    now_s: float,
+) -> BoostRecord | None:
     """Return the boost of a waiting rerun, or None.
 
     One model of one user gets a boost at most once a day: the next submission is booked from its observed usage.
 
     Args:
         job: The rerun, pending.
-        claim: Why it may get one.
+        cause: Why it may get one.
         settings: Its partition's settings.
-        loans: All recorded boosts.
+        records: All recorded boosts.
         now_s: Seconds since the epoch.
     """
     lately = [
-        loan
-        for loan in loans
-        if loan.user_id == job.user_id and loan.boost > 0 and now_s - loan.time_s < DAY_S
+        record
+        for record in records
+        if record.user_id == job.user_id and record.boost > 0 and now_s - record.time_s < DAY_S
     ]
-    known = claim.profile_key is not None and claim.profile_key in {loan.profile_key for loan in lately}
-    has_one = any(loan.job_id == job.job_id and not loan.returned for loan in loans)
+    known = cause.profile_key is not None and cause.profile_key in {record.profile_key for record in lately}
+    has_one = any(record.job_id == job.job_id and not record.returned for record in records)
     boost = min(settings.recovery_boost, settings.recovery_priority - job.priority)
-    if known or has_one or held(job) or boost <= 0 or len(lately) >= settings.boosts_per_day:
+    if known or has_one or is_held(job) or boost <= 0 or len(lately) >= settings.boosts_per_day:
         return None
-    return Loan(
+    return BoostRecord(
         job_id=job.job_id,
         user_id=job.user_id,
         time_s=now_s,
         restarts=job.restarts,
         nice_before=job.nice,
-        nice_lent=job.nice - boost,
-        profile_key=claim.profile_key if claim.fault == "estimate" else None,
+        nice_boosted=job.nice - boost,
+        profile_key=cause.profile_key if cause.fault == "estimate" else None,
     )
 
 
-def raised(loan: Loan | None, job: Standing, points: int, *, now_s: float) -> Loan | None:
+def raised(record: BoostRecord | None, job: Standing, points: int, *, now_s: float) -> BoostRecord | None:
     """Return the boost of a job that is raised to its queue position; None if nothing changes.
 
     Args:
-        loan: Its current boost, not yet reverted; None if it has none.
+        record: Its current boost, not yet reverted; None if it has none.
         job: The job, as Slurm shows it now.
         points: The total raise to its position, in addition to a boost for another reason.
         now_s: Seconds since the epoch.
     """
-    if loan is None:
+    if record is None:
         return (
-            Loan(
+            BoostRecord(
                 job_id=job.job_id,
                 user_id=job.user_id,
                 time_s=now_s,
                 restarts=job.restarts,
                 nice_before=job.nice,
-                nice_lent=job.nice - points,
+                nice_boosted=job.nice - points,
                 lift=points,
             )
             if points
             else None
         )
-    nice = loan.nice_lent + loan.lift - points
-    if nice == job.nice or job.nice not in (*loan.ours, loan.nice_before):
+    nice = record.nice_boosted + record.lift - points
+    if nice == job.nice or job.nice not in (*record.own_values, record.nice_before):
         return None
-    return replace(loan, nice_lent=nice, nice_was=job.nice, lift=points)
+    return replace(record, nice_boosted=nice, nice_was=job.nice, lift=points)
 
 
-def is_due(loan: Loan, job: JobView) -> bool:
+def is_due(record: BoostRecord, job: JobView) -> bool:
     """Return whether a boost can be reverted: its rerun has started, or was requeued by another cause.
 
     A job in its Prolog may still be requeued by RAD.
@@ -141,14 +146,14 @@ def is_due(loan: Loan, job: JobView) -> bool:
     requeue it. A held job stays unchanged until it is released: a new nice value would release it (seen on 22.05.8).
 
     Args:
-        loan: A boost that was not reverted.
+        record: A boost that was not reverted.
         job: Its job, as Slurm shows it now.
     """
-    if job.state not in CHANGEABLE or held(job):
+    if job.state not in CHANGEABLE or is_held(job):
         return False
-    return (job.state == "RUNNING" and job.reason != IN_PROLOG) or job.restarts > loan.restarts
+    return (job.state == "RUNNING" and job.reason != IN_PROLOG) or job.restarts > record.restarts
 
 
-def held(job: JobView) -> bool:
+def is_held(job: JobView) -> bool:
     """Return whether a job is kept from starting, or from continuing (a suspended job has no priority)."""
     return job.state != "RUNNING" and job.priority == 0

@@ -16,7 +16,9 @@ if TYPE_CHECKING:  # an ordinary job ends without a Slurm query
     from slurm_plugin.slurm.control import SlurmControl
 
 
-def tell_why(job: HookJob, booking: Booking, outcome: Outcome, control: SlurmControl, *, key: bytes) -> None:
+def note_reason(
+    job: HookJob, booking: Booking, outcome: Outcome, control: SlurmControl, *, key: bytes
+) -> None:
     """Write into the job's AdminComment why it was stopped, or that it is under quarantine.
 
     Args:
@@ -42,7 +44,7 @@ def tell_why(job: HookJob, booking: Booking, outcome: Outcome, control: SlurmCon
     control.update(job.job_id, JobChange(admin_comment=text))
 
 
-def tell_peak(
+def note_peak(
     job: HookJob,
     booking: Booking,
     outcome: Outcome,

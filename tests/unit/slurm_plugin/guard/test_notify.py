@@ -9,7 +9,7 @@ from fakes import FakeSlurm
 
 from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
 from slurm_plugin.guard.finding import Finding
-from slurm_plugin.guard.tell import warn
+from slurm_plugin.guard.notify import warn
 from slurm_plugin.slurm.control import JobChange, JobView
 
 KEY = b"k" * 32
@@ -19,7 +19,7 @@ FINDING = Finding(
     gpu="GPU-0",
     job_id=7,
     user_id=1000,
-    held_bytes=2 << 30,
+    used_bytes=2 << 30,
     limit_bytes=1 << 30,
     free_bytes=0,
     processes=(),

@@ -9,7 +9,7 @@ import pytest
 from fakes import KEY, FakeClock, FakeSlurm, signed
 
 from lab.bare_node import make_bare_node
-from prolog.put_back import FIRST_DELAY_S, LONGEST_DELAY_S, MOST_FOR_FAULTS, may_put_back, put_back
+from prolog.requeue import FIRST_DELAY_S, LONGEST_DELAY_S, MOST_FOR_FAULTS, may_requeue, requeue
 from slurm_plugin.core.comments.admin_comment import Note, format_note, read_note
 from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import SlurmError
@@ -66,10 +66,10 @@ def test_it_waits_twice_as_long_each_time_but_never_less_than_its_node_needs(
 ) -> None:
     slurm = running(version, AuthInfo=auth)
     node = node_of(tmp_path, slurm)
-    event = put_back(node, job(restart), WHY, refuse=False)
+    event = requeue(node, job(restart), WHY, refuse=False)
     note = Note(event="put-back", start_in_s=delay_s, restart=restart + 1, detail=WHY)
     assert slurm.told == [(7, "requeue"), (7, JobChange(start_in_s=delay_s, admin_comment=signed(note)))]
-    assert (event.kind, event.detail, event.facts) == (EventKind.PUT_BACK, WHY, {"start_in_s": delay_s})
+    assert (event.kind, event.detail, event.facts) == (EventKind.REQUEUED, WHY, {"start_in_s": delay_s})
     wakes = Waiting(job_id=7, earliest_s=node.clock.now_s() + earliest_s, restart=restart + 1)
     assert waiting_jobs(tmp_path / "run") == (wakes,), "the next Epilog may wake it by then"
     assert node.job_file(7).refusal() is None
@@ -77,16 +77,16 @@ def test_it_waits_twice_as_long_each_time_but_never_less_than_its_node_needs(
 
 def test_a_job_that_slurm_does_not_take_back_runs_unless_that_would_hurt_another(tmp_path: Path) -> None:
     node = node_of(tmp_path, FakeSlurm(version=NEW))
-    event = put_back(node, job(), WHY, refuse=False)
-    assert event.kind == EventKind.NOT_PUT_BACK and event.detail.startswith(f"{WHY}; ")
+    event = requeue(node, job(), WHY, refuse=False)
+    assert event.kind == EventKind.NOT_REQUEUED and event.detail.startswith(f"{WHY}; ")
     assert (waiting_jobs(tmp_path / "run"), node.job_file(7).refusal()) == ((), None)
-    assert put_back(node, job(), WHY, refuse=True).kind == EventKind.NOT_PUT_BACK
+    assert requeue(node, job(), WHY, refuse=True).kind == EventKind.NOT_REQUEUED
     assert node.job_file(7).refusal() == WHY, "its tasks do not start"
 
 
 def test_a_job_must_not_start_while_it_is_on_its_way_back(tmp_path: Path) -> None:
     node = node_of(tmp_path, running())
-    assert put_back(node, job(), WHY, refuse=True).kind == EventKind.PUT_BACK
+    assert requeue(node, job(), WHY, refuse=True).kind == EventKind.REQUEUED
     assert node.job_file(7).refusal() == WHY
 
 
@@ -139,7 +139,7 @@ def test_the_note_tells_where_it_stood(
     slurm = running()
     if seen is not None:
         slurm.places[7] = seen
-    put_back(node_of(tmp_path, slurm), job(restart), WHY, refuse=False)
+    requeue(node_of(tmp_path, slurm), job(restart), WHY, refuse=False)
     change = slurm.told[-1][1]
     assert isinstance(change, JobChange)
     note = read_note(change.admin_comment or "")
@@ -148,13 +148,13 @@ def test_the_note_tells_where_it_stood(
 
 def test_a_delay_that_slurm_refuses_is_slurms_own(tmp_path: Path) -> None:
     slurm = running(kind=NoUpdates)
-    event = put_back(node_of(tmp_path, slurm), job(), WHY, refuse=False)
-    assert event.kind == EventKind.PUT_BACK and "Slurm's default delay" in event.detail
+    event = requeue(node_of(tmp_path, slurm), job(), WHY, refuse=False)
+    assert event.kind == EventKind.REQUEUED and "Slurm's default delay" in event.detail
     assert slurm.told == [(7, "requeue")] and waiting_jobs(tmp_path / "run") == ()
 
 
 def test_a_fault_of_ours_delays_a_job_a_few_times_at_most() -> None:
-    assert [may_put_back(job(restart)) for restart in range(MOST_FOR_FAULTS + 2)] == [
+    assert [may_requeue(job(restart)) for restart in range(MOST_FOR_FAULTS + 2)] == [
         *MOST_FOR_FAULTS * [True],
         False,
         False,
@@ -166,5 +166,5 @@ def test_a_job_goes_back_although_its_refusal_cannot_be_written(tmp_path: Path) 
     slurm = running()
     node = node_of(tmp_path, slurm)
     (tmp_path / "run" / "placed").write_text("no folder")
-    assert put_back(node, job(), WHY, refuse=True).kind == EventKind.PUT_BACK
+    assert requeue(node, job(), WHY, refuse=True).kind == EventKind.REQUEUED
     assert slurm.told[0] == (7, "requeue")

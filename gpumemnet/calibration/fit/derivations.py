@@ -16,19 +16,19 @@ from gpumemnet.units import MIB
 
 Seen = Mapping[str, Mapping[str, Any]]
 """Result of each part of the measurement, by the part's name."""
-Told = tuple[dict[str, int], list[str]]
+Derived = tuple[dict[str, int], list[str]]
 
 
-def _device(seen: Seen) -> Told:
+def _device(seen: Seen) -> Derived:
     return {name: int(seen["device"][name]) for name in ("multiprocessors", "threads")}, []
 
 
-def _process(seen: Seen) -> Told:
+def _process(seen: Seen) -> Derived:
     conv, dense, convs_only = (_bytes(seen[name]["base_bytes"]) for name in ("conv", "dense", "convs_only"))
-    told = {"memory": _bytes(seen["device"]["memory_bytes"]), "conv_base": conv, "base": dense}
+    values = {"memory": _bytes(seen["device"]["memory_bytes"]), "conv_base": conv, "base": dense}
     if convs_only < conv:
-        return told | {"without_cublas": conv - convs_only}, []
-    return told, ["process: a network of convolutions alone uses as much as others here"]
+        return values | {"without_cublas": conv - convs_only}, []
+    return values, ["process: a network of convolutions alone uses as much as others here"]
 
 
 def _bytes(value: int | Sequence[int]) -> int:
@@ -39,26 +39,28 @@ def _bytes(value: int | Sequence[int]) -> int:
     return -(-int(middle) // MIB) * MIB
 
 
-def _allocator(seen: Seen) -> Told:
+def _allocator(seen: Seen) -> Derived:
     pairs = [(int(request), int(segment)) for request, segment in seen["segments"]["segments"]]
     return segments.fit(pairs, numbers.of("allocator", numbers.REFERENCE_GPU)), []
 
 
-def _cublas(seen: Seen) -> Told:
-    told = seen["cublas"]
+def _cublas(seen: Seen) -> Derived:
+    values = seen["cublas"]
     found = {
-        "handle_workspace": _bytes(told["handle_bytes"]),
-        "workspaces": _bytes(told["both_threads_bytes"]),
+        "handle_workspace": _bytes(values["handle_bytes"]),
+        "workspaces": _bytes(values["both_threads_bytes"]),
     }
-    if not told["lt_bytes"]:  # PyTorch before 2.7 frees it at once, and some later ones share cuBLAS'
+    if not values["lt_bytes"]:  # PyTorch before 2.7 frees it at once, and some later ones share cuBLAS'
         return found, ["cublas: nothing stays of cuBLASLt's workspace; lt_handle_workspace stays as it was"]
-    return found | {"lt_handle_workspace": _bytes(told["lt_bytes"])}, []
+    return found | {"lt_handle_workspace": _bytes(values["lt_bytes"])}, []
 
 
-def _cudnn(seen: Seen) -> Told:
+def _cudnn(seen: Seen) -> Derived:
     prior = dict(numbers.of("cudnn", numbers.REFERENCE_GPU))
     prior["part_blocks_fp32"] = int(seen["device"]["multiprocessors"])
-    samples = [sample(told) for name in CONVOLUTIONS if name in seen for told in seen[name]["convolutions"]]
+    samples = [
+        sample(values) for name in CONVOLUTIONS if name in seen for values in seen[name]["convolutions"]
+    ]
     if not samples:
         raise SetupError("no convolution ran")
     fitted = convolutions.fit(samples, prior)
@@ -77,11 +79,11 @@ def _cudnn(seen: Seen) -> Told:
     }, notes
 
 
-def sample(told: Mapping[str, Any]) -> convolutions.Sample:
+def sample(values: Mapping[str, Any]) -> convolutions.Sample:
     """Parse one pass of a convolution, as written by the measuring program.
 
     Args:
-        told: "kind", "x" and "y" (batch, channels, sides), "area",
+        values: "kind", "x" and "y" (batch, channels, sides), "area",
             "groups", "item_bytes", "strided", "workspace_bytes".
 
     Raises:
@@ -89,22 +91,22 @@ def sample(told: Mapping[str, Any]) -> convolutions.Sample:
         ValueError: The kind is unknown.
     """
     plan = Plan(
-        kind=ConvPass(told["kind"]),
-        x=tuple(told["x"]),
-        y=tuple(told["y"]),
-        area=told["area"],
-        groups=told["groups"],
-        item_bytes=told["item_bytes"],
-        strided=told["strided"],
+        kind=ConvPass(values["kind"]),
+        x=tuple(values["x"]),
+        y=tuple(values["y"]),
+        area=values["area"],
+        groups=values["groups"],
+        item_bytes=values["item_bytes"],
+        strided=values["strided"],
     )
-    return convolutions.Sample(plan, told["workspace_bytes"])
+    return convolutions.Sample(plan, values["workspace_bytes"])
 
 
-def _mps(seen: Seen) -> Told:
+def _mps(seen: Seen) -> Derived:
     return {name: _bytes(seen["mps"][f"{name}_bytes"]) for name in ("server", "client")}, []
 
 
-TELLERS: tuple[tuple[str, tuple[str, ...], Callable[[Seen], Told]], ...] = (
+DERIVATIONS: tuple[tuple[str, tuple[str, ...], Callable[[Seen], Derived]], ...] = (
     ("device", ("device",), _device),
     ("process", ("conv", "dense", "convs_only"), _process),
     ("allocator", ("segments",), _allocator),

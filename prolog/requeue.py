@@ -28,7 +28,7 @@ MOST_FOR_FAULTS = 3
 """Maximum requeues caused by an internal error; after that the job starts without RAD."""
 
 
-def may_put_back(job: HookJob) -> bool:
+def may_requeue(job: HookJob) -> bool:
     """Return whether an internal error may still delay this job."""
     return job.restart < MOST_FOR_FAULTS
 
@@ -42,13 +42,13 @@ def lack_of(placement: Placement, demand: Demand, settings: PartitionConfig, *, 
         settings: Its partition's settings: next to a job that exceeds its booking, a margin is required, too.
         now_s: Seconds since the epoch.
     """
-    if not placement.owed or demand.booked_bytes is None:
+    if not placement.overrun_gpus or demand.booked_bytes is None:
         return None
     need_bytes = demand.booked_bytes + from_mib(settings.margin_mib)
-    return Lack(since_s=now_s, need_bytes=need_bytes, gpus=placement.owed)
+    return Lack(since_s=now_s, need_bytes=need_bytes, gpus=placement.overrun_gpus)
 
 
-def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack | None = None) -> Event:
+def requeue(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack | None = None) -> Event:
     """Requeue the job and return the outcome.
 
     Args:
@@ -69,7 +69,7 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack 
     try:
         slurm.requeue(job.job_id)
     except SlurmError as exc:
-        return Event(kind=EventKind.NOT_PUT_BACK, detail=f"{reason}; {exc}")
+        return Event(kind=EventKind.NOT_REQUEUED, detail=f"{reason}; {exc}")
     try:
         least_s = slurm.requeue_delay_s()
         delay_s = max(least_s, min(LONGEST_DELAY_S, FIRST_DELAY_S << min(job.restart, 10)))
@@ -87,8 +87,8 @@ def put_back(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack 
         restart = job.restart + 1
         begin_waiting(node.run, Waiting(job_id=job.job_id, earliest_s=earliest_s, restart=restart, lack=lack))
     except SlurmError as exc:
-        return Event(kind=EventKind.PUT_BACK, detail=f"{reason}; with Slurm's default delay: {exc}")
-    return Event(kind=EventKind.PUT_BACK, detail=reason, facts={"start_in_s": delay_s})
+        return Event(kind=EventKind.REQUEUED, detail=f"{reason}; with Slurm's default delay: {exc}")
+    return Event(kind=EventKind.REQUEUED, detail=reason, facts={"start_in_s": delay_s})
 
 
 def _seen(slurm: SlurmControl, job_id: int) -> Standing | None:

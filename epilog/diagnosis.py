@@ -8,25 +8,25 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config.load import Config
-from slurm_plugin.core.records.node import Outcome, Reservation, Verdict
+from slurm_plugin.core.records.node import Allocation, Diagnosis, Outcome
 from slurm_plugin.guard.incident_file import read_incidents
-from slurm_plugin.guard.incidents import Ended, verdict_of
+from slurm_plugin.guard.incidents import Ended, diagnosis_of
 from slurm_plugin.monitor.next_sample import await_sample
 
 
-def verdict_on(
-    held: Reservation,
+def diagnose(
+    allocation: Allocation,
     outcome: Outcome,
     config: Config,
     clock: Clock,
     *,
     left_s: float | None = None,
     server_ends: Callable[[], int],
-) -> Verdict | None:
+) -> Diagnosis | None:
     """Return the monitor's verdict on a job; None if the job itself was the cause, or no monitor watched.
 
     Args:
-        held: The job's allocation.
+        allocation: The job's allocation.
         outcome: Why it ended, according to its output.
         config: rad.toml.
         clock: Time.
@@ -38,10 +38,10 @@ def verdict_on(
     if outcome.kind in ("gpu-oom", "failed"):
         await_sample(run, clock)  # what ended the job may not be in its last one
     ended = Ended(
-        job_id=held.job_id,
-        restart=held.restart,
-        gpus=held.gpus,
-        limit_bytes=held.booked_bytes,
+        job_id=allocation.job_id,
+        restart=allocation.restart,
+        gpus=allocation.gpus,
+        limit_bytes=allocation.booked_bytes,
         outcome=outcome,
         left_s=left_s,
     )
@@ -51,8 +51,8 @@ def verdict_on(
         from slurm_plugin.mps import Mps
 
         incidents += tuple(ended_servers(Mps(run, clock=clock), now_s=clock.now_s()))
-    verdict = verdict_of(ended, incidents, now_s=clock.now_s())
-    if verdict is not None and verdict.server_ends:
+    diagnosis = diagnosis_of(ended, incidents, now_s=clock.now_s())
+    if diagnosis is not None and diagnosis.server_ends:
         ended = replace(ended, server_ends=server_ends())
-        verdict = verdict_of(ended, incidents, now_s=clock.now_s())
-    return verdict
+        diagnosis = diagnosis_of(ended, incidents, now_s=clock.now_s())
+    return diagnosis

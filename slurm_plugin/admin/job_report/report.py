@@ -66,7 +66,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunStory:
+class RunReport:
     """Report on one run.
 
     Attributes:
@@ -81,7 +81,7 @@ class RunStory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
+class JobReport:
     """Report on a job.
 
     Attributes:
@@ -97,13 +97,13 @@ class Story:
     found: Found
     user_id: int | None
     model: Model | None
-    runs: tuple[RunStory, ...]
+    runs: tuple[RunReport, ...]
     waited_s: float | None
     beside: tuple[Neighbour, ...]
     advice: tuple[str, ...]
 
 
-def story_of(found: Found) -> Story:
+def report_of(found: Found) -> JobReport:
     """Return the report on a job."""
     own = {run.restart: run for run in found.runs if run.job_id == found.job_id}  # an Epilog may run twice
     runs = sorted(own.values(), key=lambda run: run.time_s or 0.0)
@@ -116,7 +116,7 @@ def story_of(found: Found) -> Story:
     waited_s = None
     if times and times.submit_s is not None and times.start_s is not None and times.state != "PENDING":
         waited_s = max(0.0, times.start_s - times.submit_s)
-    return Story(
+    return JobReport(
         found=found,
         user_id=user_id,
         model=models.get((user_id, key)) if user_id is not None and key else None,
@@ -127,7 +127,7 @@ def story_of(found: Found) -> Story:
     )
 
 
-def _run(run: Run, runs: Sequence[Run]) -> RunStory:
+def _run(run: Run, runs: Sequence[Run]) -> RunReport:
     beside = {other.job_id: other for other in runs if other.job_id != run.job_id and _together_s(run, other)}
     others = sorted(beside.values(), key=lambda other: _together_s(run, other), reverse=True)
     neighbours = tuple(
@@ -139,7 +139,7 @@ def _run(run: Run, runs: Sequence[Run]) -> RunStory:
         )
         for other in others
     )
-    return RunStory(run=run, neighbours=neighbours, slowdown=slowdown_of(run, others))
+    return RunReport(run=run, neighbours=neighbours, slowdown=slowdown_of(run, others))
 
 
 def _together_s(run: Run, other: Run) -> float:

@@ -22,7 +22,15 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.files.atomic import replace_file
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
-from slurm_plugin.radd.loans import DAY_S, Claim, Loan, held, is_due, loan_for, raised
+from slurm_plugin.radd.boost_records import (
+    DAY_S,
+    BoostCause,
+    BoostRecord,
+    is_due,
+    is_held,
+    raised,
+    record_for,
+)
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl, Standing
 
 log = logging.getLogger("radd")
@@ -34,7 +42,7 @@ _USER_TOP = "enable_user_top"
 _LIFT = ("lift", "nice_was")
 
 
-class Lender:
+class PriorityBooster:
     """The priority boosts of this cluster. Safe to use from several threads."""
 
     def __init__(self, path: Path, slurm: SlurmControl, clock: Clock, config: Callable[[], Config]) -> None:
@@ -48,28 +56,28 @@ class Lender:
         """
         self._path, self._slurm, self._clock, self._config = path, slurm, clock, config
         self._lock = threading.Lock()
-        self._loans, self._seen = _read(path) or (), _stamp(path)
+        self._records, self._seen = _read(path) or (), _stamp(path)
 
     @property
     def outstanding(self) -> bool:
         """Return whether any boost must still be reverted."""
         with self._lock:
             self._look()
-            return any(not loan.returned for loan in self._loans)
+            return any(not record.returned for record in self._records)
 
-    def lend(self, job: JobView, claim: Claim) -> int | None:
+    def boost(self, job: JobView, cause: BoostCause) -> int | None:
         """Return the nice value that a waiting rerun gets now; None if it stays unchanged.
 
         Args:
             job: The rerun, as Slurm shows it.
-            claim: The cause of its last end.
+            cause: The cause of its last end.
 
         Raises:
             SlurmError: Slurm does not answer.
         """
         config = self._config()
         settings = config.partition(job.partition)
-        if settings is None or config.mode != "enforce" or held(job):
+        if settings is None or config.mode != "enforce" or is_held(job):
             return None
         if users_move_priority(self._slurm.config()):
             log.info(
@@ -80,27 +88,27 @@ class Lender:
             return None
         with self._lock:
             self._look()
-            for loan in self._loans:  # Slurm did not answer then
-                if not loan.returned and (loan.job_id, loan.restarts) == (job.job_id, job.restarts):
-                    return loan.nice_lent if job.nice == loan.nice_before else None
-            new = loan_for(job, claim, settings, self._loans, now_s=self._clock.now_s())
-            if new is None or not self._write((*self._loans, new)):
+            for record in self._records:  # Slurm did not answer then
+                if not record.returned and (record.job_id, record.restarts) == (job.job_id, job.restarts):
+                    return record.nice_boosted if job.nice == record.nice_before else None
+            new = record_for(job, cause, settings, self._records, now_s=self._clock.now_s())
+            if new is None or not self._write((*self._records, new)):
                 return None
-        by = new.nice_before - new.nice_lent
-        what = about(EventKind.PRIORITY_LENT, job_id=job.job_id, user_id=job.user_id, by=by)
+        by = new.nice_before - new.nice_boosted
+        what = about(EventKind.PRIORITY_BOOSTED, job_id=job.job_id, user_id=job.user_id, by=by)
         log.info("job %d: priority raised by %d until it starts", job.job_id, by, extra=what)
-        return new.nice_lent
+        return new.nice_boosted
 
-    def put_back(self, job_id: int) -> None:
+    def follow_requeue(self, job_id: int) -> None:
         """Keep a boost for one more start: the Prolog requeued the rerun, so it did not run."""
         with self._lock:
             self._look()
             self._write(
                 tuple(
-                    replace(loan, restarts=loan.restarts + 1)
-                    if loan.job_id == job_id and not loan.returned
-                    else loan
-                    for loan in self._loans
+                    replace(record, restarts=record.restarts + 1)
+                    if record.job_id == job_id and not record.returned
+                    else record
+                    for record in self._records
                 )
             )
 
@@ -108,7 +116,7 @@ class Lender:
         """Return by how much jobs are raised to their queue positions now, by job id."""
         with self._lock:
             self._look()
-            return {loan.job_id: loan.lift for loan in self._loans if not loan.returned}
+            return {record.job_id: record.lift for record in self._records if not record.returned}
 
     def raise_by(self, job: Standing, points: int) -> None:
         """Raise a waiting job to its queue position, until it starts.
@@ -122,67 +130,73 @@ class Lender:
         """
         with self._lock:
             self._look()
-            of_job = [loan for loan in self._loans if loan.job_id == job.job_id and not loan.returned]
+            of_job = [
+                record for record in self._records if record.job_id == job.job_id and not record.returned
+            ]
             old = of_job[0] if of_job else None
             new = raised(old, job, points, now_s=self._clock.now_s())
-            if new is None or not self._write((*(loan for loan in self._loans if loan is not old), new)):
+            if new is None or not self._write(
+                (*(record for record in self._records if record is not old), new)
+            ):
                 return
-        self._slurm.update(job.job_id, JobChange(nice=new.nice_lent))
-        what = about(EventKind.PRIORITY_LENT, job_id=job.job_id, user_id=job.user_id, by=points)
+        self._slurm.update(job.job_id, JobChange(nice=new.nice_boosted))
+        what = about(EventKind.PRIORITY_BOOSTED, job_id=job.job_id, user_id=job.user_id, by=points)
         log.info("job %d: queue position restored, by %d points", job.job_id, points, extra=what)
 
     def collect(self) -> None:
         """Revert every boost whose rerun has started; where Slurm does not answer, retry next time."""
         with self._lock:
             self._look()
-            open_loans = [loan for loan in self._loans if not loan.returned]
-        for loan in open_loans:
+            open_records = [record for record in self._records if not record.returned]
+        for record in open_records:
             try:
-                job = self._slurm.job(loan.job_id)
-                if job is not None and not is_due(loan, job):
+                job = self._slurm.job(record.job_id)
+                if job is not None and not is_due(record, job):
                     continue
-                if job is not None and job.nice in loan.ours:
-                    self._slurm.update(loan.job_id, JobChange(nice=loan.nice_before))
+                if job is not None and job.nice in record.own_values:
+                    self._slurm.update(record.job_id, JobChange(nice=record.nice_before))
             except SlurmError as exc:
-                what = about(EventKind.TROUBLE, job_id=loan.job_id)
-                log.warning("job %d: priority boost not reverted yet: %s", loan.job_id, exc, extra=what)
+                what = about(EventKind.TROUBLE, job_id=record.job_id)
+                log.warning("job %d: priority boost not reverted yet: %s", record.job_id, exc, extra=what)
                 continue
-            what = about(EventKind.PRIORITY_BACK, job_id=loan.job_id)
-            log.info("job %d: priority boost reverted", loan.job_id, extra=what)
-            self._forget(loan)
+            what = about(EventKind.PRIORITY_RESTORED, job_id=record.job_id)
+            log.info("job %d: priority boost reverted", record.job_id, extra=what)
+            self._forget(record)
 
     def _look(self) -> None:
         """Read boosts written by another radd (a standby's, where both mount one folder). Call it under the lock."""
         now = _stamp(self._path)
         if now is not None and now != self._seen:
             found = _read(self._path)
-            self._loans, self._seen = self._loans if found is None else found, now
+            self._records, self._seen = self._records if found is None else found, now
 
-    def _forget(self, ended: Loan) -> None:
+    def _forget(self, ended: BoostRecord) -> None:
         with self._lock:
             self._look()
             self._write(
                 tuple(
-                    replace(loan, returned=True)
-                    if (loan.job_id, loan.time_s) == (ended.job_id, ended.time_s)
-                    else loan
-                    for loan in self._loans
+                    replace(record, returned=True)
+                    if (record.job_id, record.time_s) == (ended.job_id, ended.time_s)
+                    else record
+                    for record in self._records
                 )
             )
 
-    def _write(self, loans: tuple[Loan, ...]) -> bool:
+    def _write(self, records: tuple[BoostRecord, ...]) -> bool:
         """Write the boosts, without those that are both old and reverted. Call it under the lock."""
         now_s = self._clock.now_s()
         kept = tuple(
-            loan for loan in loans if not loan.returned or (loan.boost > 0 and now_s - loan.time_s < DAY_S)
+            record
+            for record in records
+            if not record.returned or (record.boost > 0 and now_s - record.time_s < DAY_S)
         )
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(self._path, json.dumps([_as_row(loan) for loan in kept]).encode(), mode=0o600)
+            replace_file(self._path, json.dumps([_as_row(record) for record in kept]).encode(), mode=0o600)
         except OSError as exc:
             log.warning("%s: %s; no priority is raised", self._path, exc.strerror)
             return False
-        self._loans, self._seen = kept, _stamp(self._path)
+        self._records, self._seen = kept, _stamp(self._path)
         return True
 
 
@@ -191,9 +205,9 @@ def users_move_priority(config: Mapping[str, str]) -> bool:
     return _USER_TOP in config.get("SchedulerParameters", "").split(",")
 
 
-def _as_row(loan: Loan) -> dict[str, object]:
+def _as_row(record: BoostRecord) -> dict[str, object]:
     """Return a boost as it is stored, without empty lifts: an older release reads these."""
-    return {name: value for name, value in asdict(loan).items() if name not in _LIFT or value}
+    return {name: value for name, value in asdict(record).items() if name not in _LIFT or value}
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
@@ -205,10 +219,10 @@ def _stamp(path: Path) -> tuple[int, int] | None:
     return found.st_ino, found.st_mtime_ns
 
 
-def _read(path: Path) -> tuple[Loan, ...] | None:
+def _read(path: Path) -> tuple[BoostRecord, ...] | None:
     """Return the boosts in a file; None if it cannot be read."""
     try:
-        return tuple(Loan(**row) for row in json.loads(path.read_bytes()))
+        return tuple(BoostRecord(**row) for row in json.loads(path.read_bytes()))
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, TypeError) as exc:
