@@ -77,10 +77,10 @@ class Demo:
         faults += self._shared_faults(rows)
         for fault in faults:
             self._say(f"differs: {fault}")
-        diagnosis = "as expected" if not faults else f"{len(faults)} differences; logs: {cluster.place.log}"
+        outcome = "as expected" if not faults else f"{len(faults)} differences; logs: {cluster.place.log}"
         together = sum(any(run.neighbours for run in row.runs) for row in rows)
         self._say(
-            f"{len(rows)} jobs on {len(self._node.gpu_mib)} GPUs in {took_s:.0f} s, {together} shared a GPU: {diagnosis}"
+            f"{len(rows)} jobs on {len(self._node.gpu_mib)} GPUs in {took_s:.0f} s, {together} shared a GPU: {outcome}"
         )
         for line in self._compared(rows):
             self._say(line)

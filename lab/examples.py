@@ -69,7 +69,7 @@ class Row:
         runs: Its runs as observed on the GPUs.
         shards: Shards of each run's request.
         estimate_bytes: Its estimate; None if there was none.
-        returns: Why it was requeued, each time: "recovered" or "put-back".
+        returns: Why it was requeued, each time: "recovered" or "requeued".
         submitted_priority: The highest priority that a job of the demo got from Slurm.
         rerun_priority: The highest priority of its rerun while that waited; 0 if there was none.
     """

@@ -74,7 +74,7 @@ def requeue(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack |
         least_s = slurm.requeue_delay_s()
         delay_s = max(least_s, min(LONGEST_DELAY_S, FIRST_DELAY_S << min(job.restart, 10)))
         note = Note(
-            event="put-back",
+            event="requeued",
             start_in_s=delay_s,
             restart=job.restart + 1,
             turn=None if seen is None else turn_of(seen, before, restart=job.restart),

@@ -29,7 +29,7 @@ KEY = bytes(range(32))
 HOSTILE, NEIGHBOUR = 65534, 5
 _TIME = b"2026-10-01T10:00:00"
 _PIECES = (
-    *(b"\n", b"\xff", b"\xe2\x80\xa8", b"\x0b", b"\x85", b"|", b" ", b"rad: put-back restart=1 "),
+    *(b"\n", b"\xff", b"\xe2\x80\xa8", b"\x0b", b"\x85", b"|", b" ", b"rad: requeued restart=1 "),
     *(b"submitted=1 accrued=1 priority=4294901758 - x", b"12", b"0", b"\xc3", b"_[1-9]", b"N/A", b"\r"),
 )
 
@@ -163,7 +163,7 @@ def lines() -> Target:
 def notes() -> Target:
     """Notes in AdminComment that were changed, or copied from another job or owner."""
     turn = Turn(submitted_s=1795463013, accrues_s=1795463013, priority=4294901758)
-    true = Note(event="put-back", start_in_s=15, restart=1, turn=turn, detail="no idle GPU")
+    true = Note(event="requeued", start_in_s=15, restart=1, turn=turn, detail="no idle GPU")
     texts = tuple(
         signed_note(true, job_id=job_id, user_id=user_id, key=KEY)
         for job_id, user_id in ((7, NEIGHBOUR), (8, NEIGHBOUR), (7, HOSTILE))

@@ -89,7 +89,7 @@ class Releaser:
         """
         if note.start_in_s is None or note.event == "ended":
             return
-        if self._booster is not None and note.event == "put-back":
+        if self._booster is not None and note.event == "requeued":
             self._booster.follow_requeue(job_id)
         self._take_turn(job_id, note)
         cause = None if note.fault is None else BoostCause(fault=note.fault, profile_key=profile_key)

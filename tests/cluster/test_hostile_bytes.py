@@ -176,7 +176,7 @@ def test_root_requeues_no_other_job_than_it_was_asked_to(jobs: Jobs, slurm: Slur
 @pytest.mark.parametrize("at", [1100, 1024, 1000, 512, 256, 20, 1], ids=str)
 def test_no_comment_is_taken_for_a_note(jobs: Jobs, slurm: SlurmCommands, at: int) -> None:
     """Each byte that is no UTF-8 became three, so that the rest stood where the AdminComment was due."""
-    forged = b"rad: put-back restart=1 submitted=1 accrued=1 priority=4294901758 - x"
+    forged = b"rad: requeued restart=1 submitted=1 accrued=1 priority=4294901758 - x"
     wide = min(233, at // 3)
     comment = (b"\xff" * wide + b"a" * (at - 3 * wide) + forged)[:1023]
     job = held(jobs.cluster, b"--comment=" + comment)
@@ -193,7 +193,7 @@ def key(cluster: Cluster) -> bytes:
 
 
 TURN = Turn(submitted_s=1, accrues_s=1, priority=4294901758)
-NOTE = Note(event="put-back", start_in_s=5, restart=0, turn=TURN, detail="no idle GPU")
+NOTE = Note(event="requeued", start_in_s=5, restart=0, turn=TURN, detail="no idle GPU")
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_only_a_note_that_was_signed_for_this_run_raises_a_job(
         raw(cluster, b"scontrol", b"release", b"%d" % job)
     heard = cluster.place.log / "radd.out"
     cluster.wait(
-        "radd heard of the last note", lambda: f"job {control}: rad: put-back" in heard.read_text(), 20
+        "radd heard of the last note", lambda: f"job {control}: rad: requeued" in heard.read_text(), 20
     )
     cluster.wait("the control is raised", lambda: int(jobs.fields(control).get("Nice", "0")) < 0, 40)
     assert {name: jobs.fields(job).get("Nice") for name, job in tests.items()} == dict.fromkeys(tests, "0")

@@ -63,7 +63,7 @@ class CrowdedNode:
 
     @property
     def left_alone(self) -> int:
-        return (self.folder / "log" / "prolog.log").read_text().count("left alone:")
+        return (self.folder / "log" / "prolog.log").read_text().count("unchanged:")
 
     @property
     def files(self) -> list[str]:

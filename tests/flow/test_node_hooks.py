@@ -302,7 +302,7 @@ def test_a_job_that_must_not_start_is_refused_by_its_task_prolog(hooks: Hooks) -
         hooks.run("prolog", number, SLURM_JOB_COMMENT=hooks.whole)
     hooks.run("prolog", 3)
     assert hooks.reserved == [1, 2]
-    assert "not put back: of the 2 GPUs that it may have none is shared or idle" in hooks.log("prolog")
+    assert "not requeued: of the 2 GPUs that it may have none is shared or idle" in hooks.log("prolog")
     with pytest.raises(CommandError) as refusal:
         hooks.run("prolog.task_prolog", 3)
     assert refusal.value.returncode == 1

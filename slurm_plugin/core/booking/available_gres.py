@@ -48,7 +48,7 @@ class AvailableGres:
         partition: The partition's settings; for a job that names a type, those for GPUs of this type alone.
         type: The type that the job names, where rad.toml has a table for it; "" if any GPU will do.
         whole_as_gpu: A whole GPU is requested as `gpu:1` and not as all shards of a GPU.
-        max_shard_gpus: Maximum number of GPUs of one node for the shards of one job; 0 where Slurm keeps them on one GPU.
+        max_shard_gpus: On how many GPUs of a node the shards of one job may be; 0 where Slurm keeps them on one.
         guarded: rad-monitor stops jobs that use more than they may.
     """
 

@@ -59,7 +59,7 @@ def decide(
         estimate: The need of one process; None if it is unknown.
         config: rad.toml.
         whole_as_gpu: Request a whole GPU as `gpu:1` and not as all shards of a GPU.
-        max_shard_gpus: Maximum number of GPUs of one node for the shards of one job; 0 where Slurm keeps them on one GPU.
+        max_shard_gpus: On how many GPUs of a node the shards of one job may be; 0 where Slurm keeps them on one.
 
     Returns:
         The changes; no fields and no booking if the job passes through unchanged.

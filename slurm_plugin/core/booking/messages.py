@@ -160,7 +160,8 @@ def other_count(stated: int, requested: int) -> str:
         stated: Value of `gpus=`.
         requested: GPUs that the job requests from Slurm.
     """
-    return f"RAD: #RAD gpus={stated} differs from {requested} requested GPUs; the job gets {_whole(requested)}; make them equal"
+    differs = f"RAD: #RAD gpus={stated} differs from {requested} requested GPUs"
+    return f"{differs}; the job gets {_whole(requested)}; make them equal"
 
 
 def each_too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:

@@ -55,8 +55,9 @@ def _obstacle(
         return "MPS serves one GPU per job, and the guard, which enforces limits without MPS, is off"
     if request.interactive:
         return "jobs of srun and salloc can share one GPU only"
-    if gpus > max(available.max_shard_gpus, 1):
-        return f"this Slurm gives a job shards of at most {max(available.max_shard_gpus, 1)} GPU{'s' * (available.max_shard_gpus > 1)}"
+    most = max(available.max_shard_gpus, 1)
+    if gpus > most:
+        return f"this Slurm gives a job shards of at most {most} GPU{'s' * (most > 1)}"
     if (request.tasks or 1) not in (1, gpus):
         return f"{request.tasks} tasks on {gpus} GPUs are neither one task nor one per GPU"
     if stated.gpus is None and estimate.source != "stated":

@@ -73,7 +73,7 @@ def mismatch_in(booking: Booking, *, partition: str, gpu_indices: int) -> str | 
     Args:
         booking: The job's verified booking.
         partition: Where it starts.
-        gpu_indices: Number of GPU indices that Slurm allocated to it on this node; a shard counts as the GPU that it lies on.
+        gpu_indices: Number of GPUs that Slurm allocated to it on this node; a shard counts as its GPU.
     """
     if booking.changed:
         return "only Slurm knows what its request gives"

@@ -1,7 +1,7 @@
 """Notes that RAD's hooks write into a job's AdminComment: readable for users, and the channel from nodes to radd.
 
     rad: recovered peak_mib=13210 start_in_s=0 restart=1 - CUDA out of memory sig:5d1c0a9b8e7f6a5b
-    rad: put-back start_in_s=15 restart=1 submitted=1795463013 accrued=1795463013 priority=1 - no idle GPU sig:...
+    rad: requeued start_in_s=15 restart=1 submitted=1795463013 accrued=1795463013 priority=1 - no idle GPU sig:...
     rad: ended estimate_mib=10432 peak_mib=9876 smact_pct=41 ran_s=3600 restart=0 - sig:...
 
 A note that changes a start time or a priority, or from which a need is learned, is signed with the cluster's key for
@@ -21,7 +21,7 @@ from slurm_plugin.core.records.queue_position import Turn, turn_in, turn_values
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import from_mib, to_mib_up
 
-Event = Literal["booked", "recovered", "put-back", "woken", "ended", "failed", "warned"]
+Event = Literal["booked", "recovered", "requeued", "woken", "ended", "failed", "warned"]
 Fault = Literal["estimate", "victim"]
 _EVENTS: tuple[Event, ...] = get_args(Event)
 _FAULTS: tuple[Fault, ...] = get_args(Fault)
@@ -40,7 +40,7 @@ class Note:
     """One note.
 
     Attributes:
-        event: "recovered": requeued after running out of memory. "put-back": requeued because no GPU was free.
+        event: "recovered": requeued after running out of memory. "requeued": requeued because no GPU was free.
             "woken": such a job need not wait until its start delay is over.
             "booked": accepted at submission. "ended": ran to its end. "failed": ended otherwise.
             "warned": rad-monitor reported it (guard/).
@@ -74,8 +74,8 @@ class Note:
 def format_note(note: Note) -> str:
     """Return the text of a note.
 
-    >>> format_note(Note(event="put-back", start_in_s=15, detail="no idle GPU"))
-    'rad: put-back start_in_s=15 - no idle GPU'
+    >>> format_note(Note(event="requeued", start_in_s=15, detail="no idle GPU"))
+    'rad: requeued start_in_s=15 - no idle GPU'
     """
     values = {
         "estimate_mib": None if note.estimate_bytes is None else to_mib_up(note.estimate_bytes),

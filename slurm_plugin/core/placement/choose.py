@@ -1,8 +1,8 @@
 """Choose the GPUs of a job: one filter for all policies, then one function per policy.
 
 The policies are those of the thesis (section 6.2.2); for a job that shares several GPUs they choose one after the
-other. In the code a Slurm GPU index is a `gpu_index` and a physical GPU is a `gpu`. Where jobs can reach any GPU, a job may
-get another physical GPU than the one of its index. As long as each index in use keeps its physical GPU, there is an
+other. In the code `gpu_index` is Slurm's index and `gpu` is a physical GPU. Where jobs can reach any GPU, a job may get
+another physical GPU than the one of its index. As long as each index in use keeps its physical GPU, there is an
 idle GPU for each index that Slurm may still allocate as a whole, and no job must be requeued.
 """
 

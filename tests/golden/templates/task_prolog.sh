@@ -1,6 +1,6 @@
 #!/bin/sh
 # TaskProlog, as the user: prints what the task's environment gets. A non-zero status cancels the task, so only the
-# program's own word (a job that was put back meanwhile) counts, not a missing installation.
+# program's own word (a job that was requeued meanwhile) counts, not a missing installation.
 echo "unset SLURM_SCRIPT_CONTEXT" # Slurm sets it for tasks wherever there is a TaskProlog; a task finds what it finds without
 said=$(/opt/rad/venv/bin/python -I -m prolog.task_prolog --config "/etc/rad/rad.toml" --or-fail)
 status=$?

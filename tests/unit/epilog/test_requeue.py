@@ -161,7 +161,7 @@ def test_a_victim_runs_again_as_it_was() -> None:
     ("before", "outcome", "told"),
     [
         ("", Outcome(kind="victim", server_ends=1), 1),
-        (signed(Note(event="put-back", server_ends=1)), Outcome(kind="victim", server_ends=2), 2),
+        (signed(Note(event="requeued", server_ends=1)), Outcome(kind="victim", server_ends=2), 2),
         (signed(Note(event="recovered", server_ends=2)), Outcome(kind="victim", culprit=8), 2),
         (signed(Note(event="woken")), Outcome(kind="victim", culprit=8), None),
         ("rad: recovered restart=1 server_ends=2", Outcome(kind="victim", culprit=8), None),

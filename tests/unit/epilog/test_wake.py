@@ -41,7 +41,7 @@ def test_who_has_waited_longest_is_next(tmp_path: Path) -> None:
 def test_who_is_woken_keeps_the_turn_that_its_note_told(tmp_path: Path) -> None:
     turn = Turn(submitted_s=5, accrues_s=6, priority=7)
     for restart, kept in ((1, turn), (2, None)):
-        told = signed(Note(event="put-back", start_in_s=9, restart=1, turn=turn))
+        told = signed(Note(event="requeued", start_in_s=9, restart=1, turn=turn))
         slurm = FakeSlurm(replace(PENDING, admin_comment=told))
         wake([Waiting(job_id=7, earliest_s=0.0, restart=restart)], tmp_path, slurm, FakeClock(1.0), key=KEY)
         _, change = slurm.told[-1]

@@ -67,7 +67,7 @@ def test_it_waits_twice_as_long_each_time_but_never_less_than_its_node_needs(
     slurm = running(version, AuthInfo=auth)
     node = node_of(tmp_path, slurm)
     event = requeue(node, job(restart), WHY, refuse=False)
-    note = Note(event="put-back", start_in_s=delay_s, restart=restart + 1, detail=WHY)
+    note = Note(event="requeued", start_in_s=delay_s, restart=restart + 1, detail=WHY)
     assert slurm.told == [(7, "requeue"), (7, JobChange(start_in_s=delay_s, admin_comment=signed(note)))]
     assert (event.kind, event.detail, event.facts) == (EventKind.REQUEUED, WHY, {"start_in_s": delay_s})
     wakes = Waiting(job_id=7, earliest_s=node.clock.now_s() + earliest_s, restart=restart + 1)
@@ -101,7 +101,7 @@ HERE = Standing(
     accrues_s=6000,
 )
 TURN = Turn(submitted_s=5000, accrues_s=6000, priority=1000, nice=100)
-FIRST = Note(event="put-back", restart=1, turn=TURN)
+FIRST = Note(event="requeued", restart=1, turn=TURN)
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def _check_sizes(
             "a partition for each size of GPU, or a table for each type in rad.toml, or Slurm 23.11.5 or later",
         )
     elif partition.shards < most:
-        text = f"{problem}: a job that needs more than {partition.shards} is refused, or may get a GPU that is too small"
+        text = f"{problem}: a job that needs more than {partition.shards} is refused, or gets too small a GPU"
         fixes = [rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(most))]
         if partition.gpu_memory_mib:
             memory_mib = str(max(partition.gpu_memory_mib, most * partition.shard_mib))

@@ -39,7 +39,7 @@ VIEW = JobView(
     reason="Priority",
 )
 TURN = Turn(submitted_s=8000, accrues_s=None, priority=103, nice=5)
-NOTE = Note(event="put-back", start_in_s=10, restart=1, turn=TURN)
+NOTE = Note(event="requeued", start_in_s=10, restart=1, turn=TURN)
 BASIC = {"PriorityType": "priority/basic"}
 
 

@@ -171,7 +171,7 @@ def test_a_rerun_that_the_prolog_puts_back_is_heard_of(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
     made = booster(tmp_path, slurm)
     made.boost(WAITING, OURS)
-    Releaser(slurm, FakeClock(), made, key=lambda: KEY).hear(7, Note(event="put-back", start_in_s=15))
+    Releaser(slurm, FakeClock(), made, key=lambda: KEY).hear(7, Note(event="requeued", start_in_s=15))
     slurm.views[7] = replace(WAITING, nice=-900, restarts=2)
     made.collect()
     assert made.outstanding and slurm.told == []

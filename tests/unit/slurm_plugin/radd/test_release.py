@@ -55,7 +55,7 @@ def test_a_site_that_preempts_thousands_is_not_asked_about_each() -> None:
 def test_a_job_that_was_put_back_waits_as_long_as_it_was_told() -> None:
     slurm = FakeSlurm(job("PENDING"))
     worker = releaser(slurm)
-    worker.hear(7, Note(event="put-back", start_in_s=15))
+    worker.hear(7, Note(event="requeued", start_in_s=15))
     worker.run_errands()
     assert slurm.told == [(7, JobChange(start_in_s=15))]
 
@@ -64,7 +64,7 @@ def test_a_job_that_is_woken_before_it_is_pending_again_does_not_wait_as_long_as
     """Seen on two H200s: both were idle for a minute, because radd set the doubled delay after the wake."""
     slurm = FakeSlurm(job("COMPLETING", priority=9))
     worker = releaser(slurm)
-    worker.hear(7, Note(event="put-back", start_in_s=80))
+    worker.hear(7, Note(event="requeued", start_in_s=80))
     worker.run_errands()
     wake([Waiting(job_id=7, earliest_s=0.0, restart=0)], Path("/nonexistent"), slurm, FakeClock(1.0), key=KEY)
     _, change = slurm.told.pop()
@@ -124,7 +124,7 @@ def test_a_job_that_still_runs_may_yet_be_requeued() -> None:
 
 def test_a_new_radd_finds_what_the_old_one_left() -> None:
     note = {number: signed(RECOVERED, job_id=number) for number in range(7)}
-    follow_requeue = signed(Note(event="put-back", start_in_s=15), job_id=6)
+    follow_requeue = signed(Note(event="requeued", start_in_s=15), job_id=6)
     slurm = FakeSlurm(
         job("PENDING", 2, reason="BeginTime", admin_comment=note[2]),
         job("PENDING", 1, reason="BeginTime", restarts=1, admin_comment=note[1]),
@@ -199,7 +199,7 @@ def test_what_is_heard_while_an_errand_is_run_is_the_next_errand() -> None:
         def update(self, job_id: int, change: JobChange) -> None:
             super().update(job_id, change)
             if len(self.told) == 1:
-                worker.hear(job_id, Note(event="put-back", start_in_s=15))
+                worker.hear(job_id, Note(event="requeued", start_in_s=15))
 
     slurm = Hearing(job("PENDING"))
     worker = releaser(slurm)

@@ -377,13 +377,13 @@ def test_a_bug_over_one_change_does_not_keep_the_next_from_being_heard(
     read = radd_service.read_signed
 
     def trips_over_the_first(text: str, **whose: Any) -> Note | None:
-        if "put-back" in text:
+        if "requeued" in text:
             raise ZeroDivisionError("a bug")
         return read(text, **whose)
 
     monkeypatch.setattr(radd_service, "read_signed", trips_over_the_first)
     change = {"v": 1, "op": "modify", "user_id": 1000}
-    for job_id, event in ((7, "put-back"), (8, "recovered")):
+    for job_id, event in ((7, "requeued"), (8, "recovered")):
         note = signed(Note(event=event, start_in_s=9), job_id=job_id)  # type: ignore[arg-type]
         made.handle({**change, "job_id": job_id, "admin_comment": note})
     made.stop()

@@ -19,7 +19,7 @@ SIZES = st.none() | st.integers(0, 10**6).map(lambda mib: mib * MIB)
 @given(
     st.builds(
         Note,
-        event=st.sampled_from(["recovered", "put-back", "ended"]),
+        event=st.sampled_from(["recovered", "requeued", "ended"]),
         start_in_s=st.none() | st.integers(0, 10**6),
         restart=st.none() | st.integers(0, 100),
         estimate_bytes=SIZES,
@@ -51,7 +51,7 @@ def test_other_text_is_no_note(text: str) -> None:
     assert read_note(text) is None
 
 
-SIGNED = Note(event="put-back", start_in_s=5, restart=2, turn=Turn(submitted_s=1, accrues_s=1, priority=9))
+SIGNED = Note(event="requeued", start_in_s=5, restart=2, turn=Turn(submitted_s=1, accrues_s=1, priority=9))
 WHOSE = {"job_id": 7, "user_id": 1000}
 
 
