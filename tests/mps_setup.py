@@ -88,7 +88,7 @@ def made() -> Iterator[Setup]:
         Path(name).chmod(0o755)
         setup = Setup(Path(name))
         yield setup
-        setup.again().sweep(())
+        setup.again().stop_unused(())
 
 
 def eventually(condition: Callable[[], bool]) -> None:

@@ -59,8 +59,6 @@ class PartitionConfig:
         mps_server: Which jobs on a GPU share one MPS server: those of one user, of one Slurm account, or all on the
             GPU. Servers of one GPU take turns, the jobs of one server run at once; an illegal address ends all jobs of
             its server. Accounts count only where Slurm enforces them (AccountingStorageEnforce=associations).
-        server_affinity: How much worse, in parts of a GPU's memory and of its SM activity, a GPU on which the job's MPS
-            server runs may be than the policy's choice and still be preferred; 0 decides between equal GPUs only.
         visible_devices: How CUDA_VISIBLE_DEVICES names a job's GPUs: "index" by numbers, as Slurm does, which every
             launcher reads (of a job under MPS 0, its daemon's one GPU); "uuid" by UUIDs, which name the right GPU also
             in a container that does not see the MPS pipe. Where cgroups confine devices, Slurm's own numbers stay.
@@ -110,7 +108,6 @@ class PartitionConfig:
     saturated_waits: int = 5
     sharing: Literal["mps", "streams"] = "mps"
     mps_server: ServerScope = "user"
-    server_affinity: float = 0.0
     visible_devices: Literal["index", "uuid"] = "index"
     memory_cap: bool = True
     on_overrun: Literal["warn", "requeue", "end"] = "requeue"

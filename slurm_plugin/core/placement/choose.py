@@ -16,7 +16,6 @@ from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.pooled_reserve import share, widest
 from slurm_plugin.core.placement.candidate import CandidateGpu, candidate_of
 from slurm_plugin.core.placement.policies import POLICIES, least_utilised
-from slurm_plugin.core.placement.servers import near_server
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.node import Allocation, Demand, Placement
 from slurm_plugin.core.units import from_mib, human
@@ -155,11 +154,7 @@ def _one_for_each(
         allowed = _of_index(left, gpu_indices[number], pin)
         calm = [gpu for gpu in allowed if gpu.idle or gpu.activity < settings.smact_max]
         choose, candidates = (POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
-        best = choose(candidates, ledger, gpus)
-        in_turn = settings.policy == "round_robin"
-        chosen[number] = (
-            best if in_turn else near_server(best, candidates, demand.server, settings.server_affinity)
-        )
+        chosen[number] = choose(candidates, ledger, gpus)
         all_calm = all_calm and bool(calm)
     return [chosen[number] for number in range(demand.gpus)], all_calm
 

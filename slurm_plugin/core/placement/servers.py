@@ -1,16 +1,13 @@
-"""MPS servers as the placement sees them: which jobs share one, and a preference for GPUs where it already runs.
+"""Keys of MPS servers: which jobs on a GPU share one.
 
-Jobs of one server run at once; servers of one GPU take turns. So among GPUs that suit a job about equally, one where
-its server runs is the better one.
+Jobs of one server run at once; servers of one GPU take turns.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
 
-from slurm_plugin.core.placement.candidate import CandidateGpu
 from slurm_plugin.core.records.node import ServerScope
 
 _KEY = re.compile(r"\d{1,10}|a[0-9a-f]{12}|all|j\d{1,10}")
@@ -54,38 +51,3 @@ def is_server_key(name: str) -> bool:
 def user_of(key: str) -> int | None:
     """Return the only user of a server; None for a server that is not one user's by its key."""
     return int(key) if key.isdecimal() else None
-
-
-def runs_on(room: CandidateGpu, key: str) -> bool:
-    """Return whether a GPU has jobs on an MPS server.
-
-    Args:
-        room: The GPU.
-        key: Key of the server; "" is none, and no job is on it.
-    """
-    return bool(key) and any(
-        held.server == key and held.part_of_one_gpu and not held.uncapped for held in room.jobs
-    )
-
-
-def near_server(
-    chosen: CandidateGpu, candidates: Sequence[CandidateGpu], key: str, affinity: float
-) -> CandidateGpu:
-    """Return the GPU for a job: the policy's choice, or one about as good on which the job's MPS server runs.
-
-    Args:
-        chosen: The policy's choice.
-        candidates: GPUs on which the job fits, in the order in which equal ones are preferred.
-        key: Key of the job's MPS server; "" without MPS.
-        affinity: The partition's `server_affinity`.
-    """
-    if runs_on(chosen, key):
-        return chosen
-    near = [room for room in candidates if runs_on(room, key) and _about_as_good(room, chosen, affinity)]
-    return min(near, key=lambda room: (-room.free_bytes, room.activity, room.index), default=chosen)
-
-
-def _about_as_good(room: CandidateGpu, chosen: CandidateGpu, affinity: float) -> bool:
-    less_bytes = abs(chosen.free_bytes - room.free_bytes)
-    busier = abs(room.activity - chosen.activity)
-    return less_bytes <= affinity * chosen.usable_bytes and busier <= affinity

@@ -55,7 +55,7 @@ class World:
             readings=(),
             blind=blind,
             guarded=frozenset(),
-            pin="free",
+            pin="bound",
             apart=apart,
             soon=Deadline(FakeClock(), late),
         )
@@ -130,7 +130,9 @@ def test_nothing_is_waited_for_reconciled_or_requeued_while_observing(world: Wor
     world.observes = True
     world.run()
     assert len(world.tried) == 1
-    assert not [step for step in world.steps if step.startswith(("newer", "reconciled", "requeued", "mps"))]
+    assert not [
+        step for step in world.steps if step.startswith(("newer:", "reconciled:", "requeued:", "mps:"))
+    ]
 
 
 @given(worlds)

@@ -87,6 +87,7 @@ FOUND = Found(
             batch_size=64,
             optimizer="adam",
             precision="amp",
+            text="p3.0.1",
         )
     },
     events=(
