@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import lzma
 from pathlib import Path
+from statistics import mean
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 REPLAYS = CHECKOUT / "docs" / "results" / "replay"
@@ -19,8 +20,9 @@ BARS = (
     ("whole", "whole GPUs", "#9aa5b1"),
     ("hand-mps", "shards by hand, MPS", "#66b2b2"),
     ("magm", "RAD", "#00796b"),
+    ("magm, gpu", "RAD, one server a GPU", "#004d40"),
 )
-"""A replay's policy, its label and its colour."""
+"""A replay's policy with its `mps_server`, its label and its colour."""
 PANELS = (
     ("makespan_s", "all jobs done after"),
     ("mean_completion_s", "mean time from submission to end"),
@@ -31,12 +33,15 @@ ROW, HEAD = 22, 30
 
 
 def recorded() -> dict[str, dict[str, float]]:
-    """Return the figures of each policy's replay, by policy."""
-    found = {}
+    """Return the figures of each policy, means over its replays, by policy and `mps_server`."""
+    runs: dict[str, list[dict[str, float]]] = {}
     for path in sorted(REPLAYS.glob(f"{TRACE}-*users6*.json.xz")):
         replay = json.loads(lzma.decompress(path.read_bytes()))
-        found[replay["policy"]] = replay["figures"]
-    return found
+        server = replay["settings"].get("mps_server", "").strip('"')
+        runs.setdefault(", ".join(filter(None, (replay["policy"], server))), []).append(replay["figures"])
+    return {
+        name: {key: mean(one[key] for one in figures) for key, _ in PANELS} for name, figures in runs.items()
+    }
 
 
 def drawn(figures: dict[str, dict[str, float]]) -> str:

@@ -9,7 +9,7 @@ from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def over(job: HookJob, node: Node, *, reported: bool, placed: Allocation | None = None) -> None:
-    """Record it where Prologs place the job, whatever slurmd tells this Epilog of the job.
+    """Record it where Prologs place the job, whatever this Epilog gets from slurmd.
 
     Args:
         job: The job, as slurmd passes it to its hooks.

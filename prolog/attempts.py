@@ -44,7 +44,7 @@ FOLLOWING: Mapping[Attempt, tuple[Attempt, ...]] = {
     Attempt.UNENFORCED: (Attempt.NEWER_SAMPLE, Attempt.AFTER_RECONCILE, Attempt.WITHOUT_MPS),
     Attempt.WITHOUT_MPS: (Attempt.NEWER_SAMPLE, Attempt.AFTER_RECONCILE, Attempt.UNENFORCED),
 }
-"""What may be tried next, in this order. UNENFORCED and WITHOUT_MPS read the GPUs anew, and happen once each."""
+"""What may be tried next, in this order. UNENFORCED and WITHOUT_MPS read the GPUs again, and happen once each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,7 +52,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementContext:
-    """All that one attempt to place a job needs besides the ledger.
+    """All that one attempt to place a job needs in addition to the ledger.
 
     Attributes:
         node: This node.

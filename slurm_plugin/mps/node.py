@@ -120,7 +120,7 @@ class Mps:
             after = dataclasses.replace(after, daemon=state.daemon, server=state.server)
             write_state(
                 daemon.place, after
-            )  # before a user is admitted: whoever removes the job removes the access
+            )  # before a user is admitted: what removes the job removes the access
             self._admit(daemon, after)
         except MpsError:
             if not before.jobs:

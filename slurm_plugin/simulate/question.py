@@ -48,7 +48,7 @@ class Question:
         partition: The partition whose jobs in sacct's output count; None takes all.
         draw: Number of the random draw of the estimator's errors; jobs of one workload have the same error.
         assumed_mib: Peak of one-GPU jobs whose peak is not in the trace; None: it stays unknown.
-        users: Number of users to whom the jobs are dealt out; None: those that the trace names, else one.
+        users: Number of users that the jobs are dealt out to; None: those that the trace names, else one.
         seed: Of that deal.
     """
 

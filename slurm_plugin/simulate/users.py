@@ -1,4 +1,4 @@
-"""Users of a trace's jobs: the trace's own, or as many as requested, to whom a seed deals the jobs out."""
+"""Users of a trace's jobs: the trace's own, or as many as requested, among which a seed deals the jobs out."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from slurm_plugin.admin.report.runs import run_record
 
 REPLAYS = CHECKOUT / "docs" / "results" / "replay"
 SHARES = "share_multi_gpu=true-pass4h"
+ONE_SERVER = "share_multi_gpu=true-mps_server=gpu-pass4h"
 TABLES = {
     "philly_t1, two H200s": (
         ("philly_t1-whole-c160-r1", "philly_t1-whole-c160-r2"),
@@ -34,14 +35,22 @@ TABLES = {
         (f"heavy60-magm-ours-c200-{SHARES}-nccl-r1",),
     ),
     "philly_t1, six users": (
-        ("philly_t1-whole-c180-users6-nccl-r1",),
-        ("philly_t1-hand-mps-c180-pass4h-users6-nccl-r1",),
-        (f"philly_t1-magm-ours-c180-{SHARES}-users6-nccl-r1",),
+        ("philly_t1-whole-c180-users6-nccl-r1", "philly_t1-whole-c180-users6-nccl-r2"),
+        ("philly_t1-hand-mps-c180-pass4h-users6-nccl-r1", "philly_t1-hand-mps-c180-pass4h-users6-nccl-r2"),
+        (
+            f"philly_t1-magm-ours-c180-{SHARES}-users6-nccl-r1",
+            f"philly_t1-magm-ours-c180-{SHARES}-users6-nccl-r2",
+        ),
+        (
+            f"philly_t1-magm-ours-c180-{ONE_SERVER}-users6-nccl-r1",
+            f"philly_t1-magm-ours-c180-{ONE_SERVER}-users6-nccl-r2",
+        ),
     ),
     "mix90, six users": (
         ("mix90-whole-c180-first70-users6-nccl-r1",),
         (),
         (f"mix90-magm-ours-c180-first70-{SHARES}-users6-nccl-r1",),
+        (f"mix90-magm-ours-c180-first70-{ONE_SERVER}-users6-nccl-r1",),
     ),
     "philly_t1, one H100": (
         ("philly_t1-whole-g1-c200-first32-r1",),
@@ -59,7 +68,7 @@ TABLES = {
         ("heavy60-magm-ours-g1-c200-first24-pass4h-r1", "heavy60-magm-ours-g1-c200-first24-pass4h-r2"),
     ),
 }
-"""Trace and setting -> the runs with whole GPUs, with shards by hand and with RAD, as the page has its columns."""
+"""Trace and setting -> the runs with whole GPUs, shards by hand, RAD, and RAD with one MPS server a GPU."""
 
 
 def figures(names: Sequence[str]) -> list[dict[str, Any]]:
@@ -94,7 +103,7 @@ def shown() -> dict[str, list[list[str]]]:
         title, *cells = [cell.strip(" *") for cell in line.strip("|").split("|")]
         if title.endswith(": makespan"):
             rows = tables.setdefault(title.removesuffix(": makespan").replace("**", "") + setting, [])
-        if rows is not None and len(cells) == 3:
+        if rows is not None and len(cells) in (3, 4):
             rows.append([title.rpartition(": ")[2], *cells])
     return tables
 
