@@ -24,20 +24,20 @@ import dataclasses, sys
 from pathlib import Path
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.core.comments.signed_comment import stamp
-from slurm_plugin.monitor.gpus.simulated import Card, SimulatedGpus
+from slurm_plugin.core.comments.signed_comment import signed_booking
+from slurm_plugin.monitor.gpus.simulated import GpuSpec, SimulatedGpus
 
 folder, key = Path(sys.argv[1]), bytes(32)
 (folder / "key").write_bytes(key)
 (folder / "key").chmod(0o600)
-cards = [Card(uuid=f"GPU-{i}", index=i, name="simulated", memory_total_bytes=10 * GIB) for i in range(2)]
-SimulatedGpus.create(folder / "gpus", cards)
+specs = [GpuSpec(uuid=f"GPU-{i}", index=i, name="simulated", memory_total_bytes=10 * GIB) for i in range(2)]
+SimulatedGpus.create(folder / "gpus", specs)
 booking = Booking(kind="shared", memory_bytes=4 * GIB, estimate_bytes=3 * GIB, profile_key="ab12")
 if "partitions" in {field.name for field in dataclasses.fields(Booking)}:  # older checkouts know of none
     from slurm_plugin.core.booking.verification import partition_mark
 
     booking = dataclasses.replace(booking, shards=4, partitions=(partition_mark("gpu"),))
-print(stamp(booking, user_id=0, key=key))
+print(signed_booking(booking, user_id=0, key=key))
 """
 
 RAD_TOML = """

@@ -139,7 +139,7 @@ def _spare_bytes(jobs: Sequence[_Usage], reading: GpuReading, sample: Sample) ->
 
 
 def _above_booking_by_user(jobs: Sequence[_Usage]) -> list[_Usage]:
-    """Return jobs above their booking, of users whose jobs together exceed theirs by more than the tolerance.
+    """Return jobs above their booking, of users whose jobs together exceed their bookings by more than the tolerance.
 
     The tolerance applies once per user and GPU, not once for each of many small jobs.
     """

@@ -42,13 +42,13 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.gpus.simulated import CardFullError, SimulatedGpus
+from slurm_plugin.monitor.gpus.simulated import GpuFullError, SimulatedGpus
 
 gpus = SimulatedGpus(Path(sys.argv[1]))
 for gib in sys.argv[2:]:
     try:
         gpus.hold("GPU-0", round(float(gib) * GIB))
-    except CardFullError as full:
+    except GpuFullError as full:
         print("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", flush=True)
         sys.exit(1)
     print("holds", gib, flush=True)

@@ -22,6 +22,7 @@ from slurm_plugin.core.ledger.reconcile import LAUNCH_S
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB, from_mib
+from slurm_plugin.node.doubts import LEAST_AGE_S
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.reconcile import reconcile_node
 
@@ -70,8 +71,11 @@ class CrowdedNode:
         return sorted(path.name for path in (self.folder / "run" / "placed").iterdir())
 
     def sweep_later(self) -> None:
-        """Sweep as rad-monitor does, when the jobs are no longer young and Slurm knows none of them."""
-        clock = FakeClock(now_s=SystemClock().monotonic_s() + 2 * LAUNCH_S)
+        """Reconcile twice, as rad-monitor does, when the jobs are no longer young and Slurm lists none of them."""
+        for waited_s in (0.0, 2 * LEAST_AGE_S):
+            self._reconcile(FakeClock(now_s=SystemClock().monotonic_s() + 2 * LAUNCH_S + waited_s))
+
+    def _reconcile(self, clock: FakeClock) -> None:
         for draft in (self.folder / "run" / "placed").glob("*.new"):  # of a hook that was killed as it wrote
             os.utime(draft, (0, 0))
         config = load_config(self.rad_toml)

@@ -191,7 +191,7 @@ def test_radd_hears_whether_a_reservation_is_of_parts_of_nodes(hooks: LuaProgram
     fake = radd(replies({"v": 1}))
     known = {"class": {"full_nodes": True}, "gpus": {"full_nodes": False}}
     for name in ("class", "gpus", "gone", ""):
-        submit(hooks, {"user_id": 1, "gres": "gpu", "reservation": name}, allocations=known)
+        submit(hooks, {"user_id": 1, "gres": "gpu", "reservation": name}, reservations=known)
     submit(hooks, {"user_id": 1, "gres": "gpu", "reservation": "gpus"})
     assert [message.get("reserves_parts") for message in fake.asked] == [None, True, None, None, None]
 

@@ -87,7 +87,11 @@ def steps(lua: str, tmp_path: Path) -> Steps:
         (WHOLE, {"gres": "gpu:2"}, {"gres": "gpu:2"}),
         (WHOLE, {"gpus-per-node": "1"}, {"gpus-per-node": "", "gres": "shard:39"}),
         (WHOLE, {"gpus-per-socket": "1"}, {"gpus-per-socket": "", "gres": "shard:39"}),
-        (WHOLE, {"gpus-per-task": "1"}, {"gpus-per-task": "", "gres": "shard:39"}),
+        (
+            WHOLE,
+            {"gpus-per-task": "1"},
+            {"gpus-per-task": "", "gres": "shard:39", "gpu-bind": "single:1"},
+        ),
         (WHOLE, {"gpus-per-task": "1", "ntasks": "2"}, {"gpus-per-task": "1", "ntasks": "2"}),
         (WHOLE, {"tres-per-task": "cpu:2,gres/gpu:1"}, {"tres-per-task": "cpu:2", "gres": "shard:39"}),
         (SHARED, {"gres": "gpu:1", "ntasks": "4"}, {"gres": "shard:6", "ntasks": "4"}),

@@ -1,6 +1,6 @@
 """Records of a job on its node, from the Prolog to its end; those of its submission are in `submission.py`.
 
-    Booking -> Demand -> Reservation/Placement -> Verdict -> Outcome -> Recovery
+    Booking -> Demand -> Allocation/Placement -> Diagnosis -> Outcome -> Recovery
 
 All are frozen; sizes are bytes. None means "not known" or "does not apply", as each attribute says.
 """
