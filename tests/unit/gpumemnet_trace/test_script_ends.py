@@ -66,5 +66,5 @@ def test_a_refused_file_is_not_said_to_be_the_scripts_own_failure(
     found = start.run([sys.executable, "train.py"], environment=os.environ, ways=(shields.Refusing,))
     assert isinstance(found, start.Untraced)
     assert found.why.startswith("PermissionError: ")
-    assert "at train.py:2; a trace leaves files as they are" in found.why
+    assert "at train.py:2; a trace changes no files" in found.why
     assert (tmp_path / "earlier").read_text() == "trained for a week"
