@@ -28,7 +28,7 @@ PANELS = (
     ("mean_completion_s", "mean time from submission to end"),
 )
 """A figure of a replay, in seconds, and its title."""
-WIDTH, LEFT, RIGHT = 680, 150, 70
+WIDTH, LEFT, RIGHT = 700, 170, 70
 ROW, HEAD = 22, 30
 
 
