@@ -72,7 +72,10 @@ def of_an_earlier_job(file: JobFile, job_id: int, booked: str, config: Config) -
     if SystemClock().monotonic_s() - created_s > SOON_S:
         return True
     view = _view(job_id, config)
-    return view is not None and f":ask={booked}:" not in view.comment
+    if view is None:
+        return False
+    asks = f":ask={booked}:" if booked != "0" else ":ask="  # a booking of `gpu:1` names no shards
+    return (asks in view.comment) != (booked != "0")
 
 
 def _places(config: Config, partition: str) -> bool:

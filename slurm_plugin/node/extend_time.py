@@ -102,10 +102,10 @@ class MoreTime:
         self._files.write(self._path(job_id), json.dumps(asdict(given)).encode())
         slurm.add(job_id, minutes)
         limit = int((end.limit_s + minutes * MINUTE_S) // MINUTE_S)
-        granted_min = int(granted.asked_s // MINUTE_S)
+        requested_min = int(granted.asked_s // MINUTE_S)
         self._log_event(
             EventKind.MORE_TIME,
-            f"job {job_id} shared its GPU: its limit is {limit} minutes now, it requested {granted_min}",
+            f"job {job_id} shared its GPU: its limit is {limit} minutes now, it requested {requested_min}",
         )
 
     def _read(self, job_id: int) -> Granted | None:

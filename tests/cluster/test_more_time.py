@@ -48,7 +48,7 @@ def test_a_shared_jobs_limit_rises_before_it_is_reached(shared: Jobs) -> None:
     first, second = trains(shared, "nobody", 1), trains(shared, "games", 2)
     shared.cluster.wait("the first has more time", lambda: limit(shared, first) == "00:02:00", LOOKS_S)
     shared.cluster.wait("so has the second", lambda: limit(shared, second) != "00:02:00", LOOKS_S)
-    assert "asked for 1" in shared.cluster.logs(1000)
+    assert "it requested 1" in shared.cluster.logs(1000)
     for job in (first, second):
         shared.cluster.slurm("scontrol", "requeuehold", str(job))
     shared.cluster.wait(

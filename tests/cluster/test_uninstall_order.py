@@ -180,7 +180,7 @@ def test_jobs_that_need_shards_are_named_and_keep_them(bare: Cluster, jobs: Jobs
     without = submit(jobs, "--ntasks=1", *later)
     for options in (["--dry-run"], []):
         said = typed(bare, "uninstall", *options)
-        assert said.rstrip().endswith("status 1") and "nothing was changed: jobs that hold or wait" in said
+        assert said.rstrip().endswith("status 1") and "nothing was changed: jobs that use or wait" in said
         named = re.findall(r"\d+(?:_\[1-3\])?", said.splitlines()[0])
         assert set(named) == {str(running), str(waiting[0]), f"{waiting[1]}_[1-3]"}, (said, without)
     assert bare.place.slurm_conf.read_text() == slurm_conf

@@ -168,3 +168,17 @@ def test_a_record_is_of_an_earlier_job_if_it_is_old_or_books_what_this_job_does_
     assert of_an_earlier_job(file, 7, "4", config) == earlier
     file.remove()
     assert not of_an_earlier_job(file, 7, "4", config), "nothing is known of it"
+
+
+@pytest.mark.parametrize(
+    ("comment", "earlier"), [("rad2:whole:gpus=1:0123", False), ("rad2:shared:ask=4:0123", True)]
+)
+def test_a_record_of_a_whole_gpu_names_no_shards(
+    config: Config, monkeypatch: pytest.MonkeyPatch, comment: str, earlier: bool
+) -> None:
+    """A user's job with the comment of another job is refused at once, and not requeued first."""
+    view = JobView(job_id=7, user_id=0, state="RUNNING", comment=comment)
+    monkeypatch.setattr(own_run, "_view", lambda *_: view)
+    file = JobFile(Path(config.paths.run), 7)
+    file.place({}, replace(HELD, created_s=SystemClock().monotonic_s()), boot_id=boot_id())
+    assert of_an_earlier_job(file, 7, "0", config) == earlier
