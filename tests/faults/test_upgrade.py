@@ -26,7 +26,7 @@ from tools.packages import PREFIX, deb
 
 pytestmark = pytest.mark.cluster
 
-PREVIOUS = os.environ.get("RAD_PREVIOUS", "e92c289")
+PREVIOUS = os.environ.get("RAD_PREVIOUS", "013e8820")
 HOME = home_of(CHECKOUT)[0]
 BETWEEN_S = 5.0
 ENDS_WHEN_TOLD = "while [ ! -e end ]; do sleep 0.2; done"
