@@ -74,8 +74,9 @@ def of_an_earlier_job(file: JobFile, job_id: int, booked: str, config: Config) -
     view = _view(job_id, config)
     if view is None:
         return False
-    asks = f":ask={booked}:" if booked != "0" else ":ask="  # a booking of `gpu:1` names no shards
-    return (asks in view.comment) != (booked != "0")
+    if booked == "0":  # a booking of `gpu:1` names no shards
+        return ":ask=" in view.comment
+    return f":ask={booked}:" not in view.comment
 
 
 def _places(config: Config, partition: str) -> bool:

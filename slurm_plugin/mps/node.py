@@ -118,9 +118,7 @@ class Mps:
         try:
             state = self._serving(daemon, before, alone=alone, limit_bytes=limit_bytes, deadline=deadline)
             after = dataclasses.replace(after, daemon=state.daemon, server=state.server)
-            write_state(
-                daemon.place, after
-            )  # before a user is admitted: what removes the job removes the access
+            write_state(daemon.place, after)  # first: what removes the job removes its user's access
             self._admit(daemon, after)
         except MpsError:
             if not before.jobs:
@@ -215,8 +213,7 @@ class Mps:
 
     def processes(self) -> frozenset[Process]:
         """Return the daemons and servers that RAD started."""
-        states = [read_state(place) for place in self._places()]
-        return frozenset(one for state in states for one in (state.daemon, state.server) if one is not None)
+        return frozenset(self.servers())
 
     def _serving(
         self, daemon: Daemon, state: State, *, alone: bool, limit_bytes: int, deadline: Deadline
@@ -252,7 +249,8 @@ class Mps:
     def _keep(self, wanted: Callable[[int], bool]) -> None:
         failures = []
         for place in self._places():
-            if all(wanted(job) for job in read_state(place).jobs) and read_state(place).jobs:
+            jobs = read_state(place).jobs
+            if jobs and all(map(wanted, jobs)):
                 continue
             try:
                 self._keep_in(place, wanted)
