@@ -25,7 +25,7 @@ from tests.timing import within
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
 
-THIEF, VICTIM = 4007, 4008  # other tests look for processes of job 7
+THIEF, VICTIM = (10_000 + 2 * os.getpid() + k for k in range(2))  # tests at once see each others' processes
 USERS = {THIEF: 4711, VICTIM: 4712}
 STOPPED_S = 5.0
 """Two samples, and a busy machine."""
