@@ -21,6 +21,11 @@ from gpumemnet.tracing.script import inside
 
 FOLDER = "RAD_PEAKS_FOLDER"
 """Variable of the environment: where notes go. It also tells which processes the script started."""
+GATE = "RAD_PEAKS_GATE"
+"""Variable of the environment: a file for which the first use of the GPU waits. WAITING in FOLDER says that it does."""
+WAITING = "waiting"
+NOTED_STEPS = 12
+"""Steps after which what the process holds is noted, both by PyTorch and by NVML."""
 KEPT_STEPS = 3
 """Steps of which every allocation is kept: two, as a trace has them, and one to see that nothing changes."""
 WRITTEN_EVERY_S = 0.2
@@ -47,6 +52,8 @@ class Notes:
         self._history: History | None = None
         self._depth = self._steps = self._reserved = self._allocated = 0
         self._by_step: list[int] = []
+        self._held: list[int] = []
+        self._outside: list[int | None] = []
         self._third_s: float | None = None
         self._written_s = 0.0
 
@@ -60,6 +67,10 @@ class Notes:
         atexit.register(self._at_exit)
 
     def _record(self) -> None:
+        if gate := os.environ.get(GATE):
+            (self._folder / WAITING).touch()
+            while not os.path.exists(gate):
+                time.sleep(0.01)
         try:
             self._history = History()
         except Exception as exc:  # noqa: BLE001 - the peak is worth more than its history
@@ -78,7 +89,8 @@ class Notes:
         if self._history:
             self._history.mark("forward")
         self._look()
-        self._by_step = [*self._by_step, self._reserved][:8]
+        if self._steps <= NOTED_STEPS:
+            self._note()
         if self._steps == KEPT_STEPS:
             self._third_s = time.time()
             self._keep_history()
@@ -90,6 +102,15 @@ class Notes:
         if self._torch.cuda.is_initialized():
             self._reserved = max(self._reserved, self._torch.cuda.max_memory_reserved())
             self._allocated = max(self._allocated, self._torch.cuda.max_memory_allocated())
+
+    def _note(self) -> None:
+        """Note the highest so far, what is held now, and what of the process NVML sees outside the allocator."""
+        self._by_step.append(self._reserved)
+        if self._torch.cuda.is_initialized():
+            held = self._torch.cuda.memory_reserved()
+            seen = _seen(self._torch.cuda.current_device())
+            self._held.append(held)
+            self._outside.append(None if seen is None else seen - held)
 
     def _keep_history(self) -> None:
         if self._history is None:
@@ -116,6 +137,8 @@ class Notes:
             "reserved_peak_bytes": self._reserved,
             "allocated_peak_bytes": self._allocated,
             "reserved_by_step_bytes": self._by_step,
+            "held_by_step_bytes": self._held,
+            "outside_by_step_bytes": self._outside,
             "python": sys.version.split()[0],
             "versions": {name: _version(name) for name in PACKAGES},
         }
@@ -123,12 +146,30 @@ class Notes:
             notes |= {
                 "gpu": self._torch.cuda.get_device_name(),
                 "cudnn": self._torch.backends.cudnn.version(),
-                "alloc_retries": self._torch.cuda.memory_stats()["num_alloc_retries"],
+                "alloc_retries": self._torch.cuda.memory_stats().get("num_alloc_retries"),
             }
         path = self._folder / f"notes.{self._rank}.json"
         beside = path.with_suffix(".part")
         beside.write_text(json.dumps(notes), encoding="utf-8")
         beside.replace(path)
+
+
+def _seen(device: int) -> int | None:
+    """Return what NVML says that this process holds, in bytes.
+
+    Args:
+        device: Index among the visible GPUs.
+    """
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        handle = pynvml.nvmlDeviceGetHandleByIndex(int(visible[device] or device))
+        rows = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        return next((int(row.usedGpuMemory) for row in rows if row.pid == os.getpid()), None)
+    except Exception:  # noqa: BLE001 - then only what is read from outside
+        return None
 
 
 def _version(name: str) -> str:

@@ -19,6 +19,7 @@ import json
 import lzma
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,8 +35,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from gpu_campaign.peaks import FOLDER
 from traced_scripts import traced
 from training_scripts import SCRIPTS, WAYS, command, ranks
-
-from gpumemnet.tracing.script import processes
 
 BENCH = Path(__file__).resolve().parents[1]
 SAMPLED_EVERY_S = 0.05
@@ -73,6 +72,33 @@ class Cards:
         return found
 
 
+def holds(process: int, name: str, value: str) -> bool:
+    """Tell whether a process was started with a variable of that value.
+
+    Args:
+        process: Its id.
+        name: Of the variable.
+        value: Its value.
+    """
+    try:
+        return f"{name}={value}".encode() in Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+
+
+def end(name: str, value: str) -> None:
+    """End all processes that were started with a variable of that value, but not this one.
+
+    Args:
+        name: Of the variable.
+        value: Its value.
+    """
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid() and holds(int(entry), name, value):
+            with suppress(OSError):
+                os.kill(int(entry), signal.SIGKILL)
+
+
 class Trial:
     """One script that runs."""
 
@@ -80,7 +106,7 @@ class Trial:
         self.line, self.cards = line, cards
         self._kept = tempfile.TemporaryDirectory()
         self.folder = Path(self._kept.name)
-        (self.folder / "run").mkdir()
+        self._work = self._lay()
         (self.folder / "gpumemnet").symlink_to(BENCH.parent / "gpumemnet")
         (self.folder / "gpu_campaign").symlink_to(BENCH / "gpu_campaign")
         (self.folder / "sitecustomize.py").write_text(_SITECUSTOMIZE, encoding="utf-8")
@@ -93,19 +119,33 @@ class Trial:
             "HF_HUB_OFFLINE": "1",
             "WANDB_MODE": "disabled",
         }
+        environment |= self._further(environment)
         self._began_s = time.time()
         self._peaks: dict[int, int] = {}
         self._mine: dict[int, bool] = {}
         with (self.folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                command(line, python),
+                self._words(python),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=environment,
-                cwd=self.folder / "run",
+                cwd=self._work,
                 start_new_session=True,
             )
+
+    def _lay(self) -> Path:
+        """Make the folder that the script runs in."""
+        (self.folder / "run").mkdir()
+        return self.folder / "run"
+
+    def _further(self, environment: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
+        """Return further variables of its environment."""
+        return {}
+
+    def _words(self, python: Path) -> list[str]:
+        """Return the words that start it."""
+        return command(self.line, python)
 
     def look(self, held: dict[int, int]) -> None:
         """Take the highest reading of each of its processes.
@@ -114,7 +154,7 @@ class Trial:
             held: By all processes of the machine, in bytes.
         """
         for process in held.keys() - self._mine.keys():
-            self._mine[process] = processes.holds(process, FOLDER, str(self.folder))
+            self._mine[process] = holds(process, FOLDER, str(self.folder))
         for process, n_bytes in held.items():
             if self._mine[process]:
                 self._peaks[process] = max(self._peaks.get(process, 0), n_bytes)
@@ -139,7 +179,7 @@ class Trial:
         Args:
             ended: How.
         """
-        processes.end(FOLDER, str(self.folder))
+        end(FOLDER, str(self.folder))
         self._process.kill()
         self._process.wait()
         notes = self._notes()
@@ -253,7 +293,7 @@ def main() -> None:
         write_done(tracing, write)
         time.sleep(SAMPLED_EVERY_S)
     tracers.terminate()
-    processes.end(STARTED, str(os.getpid()))  # what they were tracing
+    end(STARTED, str(os.getpid()))  # what they were tracing
 
 
 def write_done(tracing: list[AsyncResult[dict[str, Any]]], write: Callable[[dict[str, Any]], None]) -> None:
