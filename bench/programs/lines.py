@@ -105,11 +105,13 @@ def lay(line: Line, sources: Path, data: Path | None, folder: Path) -> Path:
             if each.name == "home":
                 shutil.copytree(each, home, symlinks=True, copy_function=_link, dirs_exist_ok=True)
             elif not (work / each.name).exists():
-                shutil.copytree(each, work / each.name, symlinks=True, copy_function=_link) if each.is_dir() else _link(
-                    each, work / each.name
-                )
+                shutil.copytree(
+                    each, work / each.name, symlinks=True, copy_function=_link
+                ) if each.is_dir() else _link(each, work / each.name)
             elif each.is_dir():
-                shutil.copytree(each, work / each.name, symlinks=True, copy_function=_link, dirs_exist_ok=True)
+                shutil.copytree(
+                    each, work / each.name, symlinks=True, copy_function=_link, dirs_exist_ok=True
+                )
         for name in _SHOWN_AS:
             if (work / name).is_dir():
                 for each in data.iterdir():
@@ -132,7 +134,12 @@ def variables(line: Line, work: Path, environment: dict[str, str]) -> dict[str, 
         environment: The variables so far.
     """
     home = work.parent.parent / "home"
-    search = [environment.get("PYTHONPATH", ""), str(BENCH / "programs" / "stubs"), *([str(work)] if line.clone else [])]
+    search = [
+        environment.get("PYTHONPATH", ""),
+        str(home / "python"),
+        str(BENCH / "programs" / "stubs"),
+        *([str(work)] if line.clone else []),
+    ]
     return {
         "HOME": str(home),
         "HF_HOME": str(home / "hf"),

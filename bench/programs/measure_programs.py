@@ -161,7 +161,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder of the data that the programs read")
     parser.add_argument("--python", type=Path, default=Path(sys.executable))
     parser.add_argument("--seconds", type=float, default=240.0, help="all of it may take")
-    parser.add_argument("--longest", type=float, default=90.0, help="seconds for a program's first three steps")
+    parser.add_argument(
+        "--longest", type=float, default=90.0, help="seconds for a program's first three steps"
+    )
     parser.add_argument("--at-once", type=int, default=4, help="programs on each GPU")
     parser.add_argument("--done", type=Path, nargs="*", default=[], help="rows of earlier runs")
     parser.add_argument("words", nargs="*", help="only lines that hold one of these")

@@ -93,9 +93,7 @@ class UNet(nn.Module):
 
     def __init__(self, dimensions: int, width: int, levels: int, classes: int) -> None:
         super().__init__()
-        conv, norm = (
-            (nn.Conv2d, nn.BatchNorm2d) if dimensions == 2 else (nn.Conv3d, nn.BatchNorm3d)
-        )
+        conv, norm = (nn.Conv2d, nn.BatchNorm2d) if dimensions == 2 else (nn.Conv3d, nn.BatchNorm3d)
         up = nn.ConvTranspose2d if dimensions == 2 else nn.ConvTranspose3d
         self.pool: nn.Module = nn.MaxPool2d(2) if dimensions == 2 else nn.MaxPool3d(2)
 
@@ -143,7 +141,8 @@ class WaveNet(nn.Module):
         super().__init__()
         self.first = nn.Conv1d(1, width, 1)
         self.gated = nn.ModuleList(
-            nn.Conv1d(width, 2 * width, 3, padding=2 ** (n % 10), dilation=2 ** (n % 10)) for n in range(layers)
+            nn.Conv1d(width, 2 * width, 3, padding=2 ** (n % 10), dilation=2 ** (n % 10))
+            for n in range(layers)
         )
         self.out = nn.ModuleList(nn.Conv1d(width, 2 * width, 1) for _ in range(layers))
         self.last = nn.Sequential(nn.ReLU(), nn.Conv1d(width, width, 1), nn.ReLU(), nn.Conv1d(width, 256, 1))

@@ -29,7 +29,9 @@ def main() -> None:
     parser.add_argument("--no-cudnn", action="store_true")
     parser.add_argument("--fraction", type=float, help="of the GPU's memory, for this process")
     parser.add_argument("--empty-cache", type=int, default=0, help="every so many steps")
-    parser.add_argument("--smaller", type=int, default=0, help="samples of every third batch, as at an epoch's end")
+    parser.add_argument(
+        "--smaller", type=int, default=0, help="samples of every third batch, as at an epoch's end"
+    )
     parser.add_argument("--device", default="cuda")
     options = parser.parse_args()
 

@@ -1,0 +1,1 @@
+"""Stands for sktime, of which one reader is imported and not used."""
