@@ -139,7 +139,7 @@ class Trial:
         (self.folder / "run").mkdir()
         return self.folder / "run"
 
-    def _further(self, environment: dict[str, str]) -> dict[str, str]:  # noqa: ARG002
+    def _further(self, environment: dict[str, str]) -> dict[str, str]:
         """Return further variables of its environment."""
         return {}
 
