@@ -32,6 +32,7 @@ from slurm_plugin.guard.strikes import Key, Strike, confirmed
 from slurm_plugin.monitor.attribution import Traced
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.log import LogWatch
+from slurm_plugin.mps.simulated import SimulatedMps
 
 log = logging.getLogger("rad-monitor")
 
@@ -82,8 +83,9 @@ class Guard:
         self._config, self._clock, self._proc = config, clock, proc
         self._stopper, self._notifier = stopper, notifier
         self._run = Path(config.paths.run)
-        self._mps = Mps(self._run, clock=clock)
-        self._log = LogWatch(self._run)
+        simulated = config.telemetry.source == "simulated"
+        self._mps: Mps = (SimulatedMps if simulated else Mps)(self._run, clock=clock)
+        self._log = LogWatch(self._mps.folder)
         self._strikes: dict[Key, Strike] = {}
         self._incidents = self._written = read_incidents(self._run)
         self._lost: dict[int, float] = {}
@@ -201,8 +203,6 @@ class Guard:
 
     def _mps_incidents(self, now_s: float, sampled_s: float) -> list[Incident]:
         """Return the faults that MPS servers reported, and the servers that ended while jobs used them."""
-        if self._config.telemetry.source == "simulated":
-            return []
         on_servers = self._mps.users()
         self._served = {
             at: {job: last for job, last in jobs.items() if sampled_s - last[1] <= PIDS_KEPT_S}

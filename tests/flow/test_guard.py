@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from lab.bare_node import KEY
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.comments.signed_comment import signed_booking
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from tests.slurmstepd import step
 from tests.timing import within
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
@@ -29,14 +29,6 @@ THIEF, VICTIM = (10_000 + 2 * os.getpid() + k for k in range(2))  # tests at onc
 USERS = {THIEF: 4711, VICTIM: 4712}
 STOPPED_S = 5.0
 """Two samples, and a busy machine."""
-
-SLURMSTEPD = """
-setpriv --reuid="$1" --regid="$1" --clear-groups --pdeathsig KILL /bin/sh -c "$2" "$3"
-status=$?
-[ $status -lt 128 ] || kill -$((status - 128)) $$
-exit $status
-"""
-"""What starts a job's processes: a program of root's with the name and the title of Slurm's."""
 
 PROGRAM = """
 import sys
@@ -70,7 +62,6 @@ class Node(Hooks):
     def __init__(self, folder: Path, stack: ExitStack, *, partition: str = "") -> None:
         super().__init__(folder, partition=partition)
         self._stack = stack
-        shutil.copy("/bin/sh", folder / "slurmstepd")
         for job_id in USERS:
             self.run("prolog", job_id)
         monitor = [
@@ -105,8 +96,7 @@ class Node(Hooks):
             os.fchown(out.fileno(), user, user)
             script = f"trap '' TERM; {words}; [ $? = 1 ] && exit 1; exec sleep 100"
             process = subprocess.Popen(
-                [f"slurmstepd: [{job_id}.batch]", "-c", SLURMSTEPD, "sh", str(user), script, PROGRAM],
-                executable=self.folder / "slurmstepd",
+                **step(self.folder, job_id, user, ["/bin/sh", "-c", script, PROGRAM]),
                 env={"SLURM_JOB_ID": str(job_id), "PATH": "/usr/bin:/bin"},
                 stdin=subprocess.PIPE,
                 stdout=out,
