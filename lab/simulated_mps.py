@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
-from lab.place import Place
 from lab.watch import job_of
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.mps.daemon import LOG
@@ -18,17 +18,17 @@ SERVER_ENDS = signal.SIGUSR1
 LINE = "[{} Server     1] {}\n"
 
 
-def end_server(place: Place, node: str, pid: int) -> tuple[int, ...]:
+def end_server(run: Path, gpus: Path, pid: int) -> tuple[int, ...]:
     """End all clients of the server that a process is a client of, as if that process had faulted; return their pids.
 
     Args:
-        place: The private cluster.
-        node: Its node.
+        run: `paths.run` of the node.
+        gpus: Folder of its simulated GPUs.
         pid: The process, which holds memory of a simulated GPU.
     """
     culprit = job_of(pid)
-    readings = SimulatedGpus(place.gpus(node)).read()
-    for folder in sorted((place.run / node / FOLDER).glob("*/*/state.json")):
+    readings = SimulatedGpus(gpus).read()
+    for folder in sorted((run / FOLDER).glob("*/*/state.json")):
         jobs = read_state(folder.parent).jobs
         if culprit is None or culprit[0] not in jobs:
             continue

@@ -84,7 +84,7 @@ class Stage:
     def end_faults(self) -> None:
         """Let the simulated MPS servers of jobs that have faulted end all their clients."""
         for path in (self.folder / "records").glob("*.fault") if self.simulated else ():
-            end_server(self.place, NODE, int(path.stem))
+            end_server(self.place.run / NODE, self.place.gpus(NODE), int(path.stem))
             path.unlink()
 
     def server(self, account: str) -> Path:

@@ -31,11 +31,13 @@ STOPPED_S = 5.0
 """Two samples, and a busy machine."""
 
 PROGRAM = """
+import signal
 import sys
 from pathlib import Path
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.simulated import GpuFullError, SimulatedGpus
 
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(1))  # lab/simulated_mps.py
 gpus = SimulatedGpus(Path(sys.argv[1]))
 for gib in sys.argv[2:]:
     try:
