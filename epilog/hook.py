@@ -269,7 +269,7 @@ def _note_in_slurm(
     why: bool,
 ) -> None:
     """Write into the job's AdminComment why it was stopped or is under quarantine, or its usage for accounts."""
-    if why or outcome.kind == "overrun":
+    if why or outcome.kind in ("overrun", "idle"):
         note_reason(job, booking, outcome, node.slurm(), key=key)
     elif node.config.features.accounting:
         slurm_conf = find_slurm_conf(node.config.paths.slurm_conf, os.environ)

@@ -38,7 +38,9 @@ def note_reason(
         restart=job.restart,
         estimate_bytes=booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
-        detail=f"stopped: {outcome.evidence}" if outcome.kind == "overrun" else outcome.evidence or "",
+        detail=f"stopped: {outcome.evidence}"
+        if outcome.kind in ("overrun", "idle")
+        else outcome.evidence or "",
     )
     text = signed_note(note, job_id=job.job_id, user_id=job.user_id, key=key)
     control.update(job.job_id, JobChange(admin_comment=text))

@@ -115,7 +115,7 @@ def _change(
     )
     text = signed_note(note, job_id=view.job_id, user_id=view.user_id, key=key)
     start_in_s = max(START_IN_S, delay_s)
-    if victim:
+    if outcome.kind in ("victim", "idle"):
         return JobChange(admin_comment=text, start_in_s=start_in_s)  # rerun unchanged
     booking = replace(recovery.booking, changed=True)  # Slurm may take the stamp and refuse the request
     by_task = booking.by_task is not None

@@ -13,9 +13,11 @@ def figures(jobs: Sequence[Mapping[str, Any]], samples: Mapping[str, Any]) -> di
     """Return the figures of a run; times in seconds.
 
     Args:
-        jobs: As run.py collects them; times in seconds from the first submission.
+        jobs: As run.py collects them; times in seconds from the first submission. Those that fault are left out: they
+            are not meant to end well.
         samples: As watch.py has them.
     """
+    jobs = [job for job in jobs if not job.get("faults")]
     ended = [job for job in jobs if job["runs"] and job["runs"][-1].get("end_s") is not None]
     good = [job for job in ended if job["runs"][-1]["outcome"] == "ok"]
     runs = [run for job in jobs for run in job["runs"]]
@@ -48,6 +50,10 @@ def figures(jobs: Sequence[Mapping[str, Any]], samples: Mapping[str, Any]) -> di
         "recoveries": sum(len(job["runs"]) > 1 for job in good),
         "lost_to_crashes_s": _rounded(
             sum(run["end_s"] - run["called_s"] for run in runs if run["outcome"] == "oom")
+        ),
+        "failed_runs": sum(run["outcome"] == "failed" for run in runs),
+        "lost_to_failures_s": _rounded(
+            sum(run["end_s"] - run["called_s"] for run in runs if run["outcome"] == "failed")
         ),
         "requeues": sum(max(0, job["restarts"] - max(0, len(job["runs"]) - 1)) for job in jobs),
         "booked_over_used": _rounded(booked / used) if used else None,

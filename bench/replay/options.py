@@ -31,6 +31,7 @@ def name_of(options: argparse.Namespace) -> str:
     parts += [f"pass{options.pass_hours:g}h"] if options.pass_hours else []
     parts += [f"users{users.users}"] if users.users > 1 else []
     parts += [f"seed{users.seed}"] if users.seed else []
+    parts += [f"faulty{options.faulty}"] if options.faulty else []
     parts += [options.exchange] if options.exchange != COPIES else []
     parts += ["stand-in"] if options.stand_in else ["on-cpu"] if options.on_cpu else []
     return "-".join([*parts, f"r{options.repetition}"])
@@ -107,6 +108,12 @@ def run_parser() -> argparse.ArgumentParser:
         help=f"deal the jobs out to so many users (default: the users that the trace names, else {USERS})",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the deal; another one is another deal")
+    parser.add_argument(
+        "--faulty",
+        type=_count,
+        metavar="N",
+        help="every Nth job of the first user faults: it writes to an impossible address",
+    )
     parser.add_argument("--stand-in", action="store_true", help="simulated cards and trainings that sleep")
     parser.add_argument("--on-cpu", action="store_true", help="simulated cards and real trainings on the CPU")
     parser.add_argument("--user", default="nobody", help="the account of the only user")

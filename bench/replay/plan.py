@@ -44,6 +44,7 @@ class Planned:
         limit_min: What its user asks for as --time, in Slurm's minutes.
         measured: Whether its step was measured, on so many GPUs; else nobody knows how long its steps would take.
         user: Its user, from 1.
+        faults: Whether it does not train but writes to an impossible address, which ends all jobs on its MPS server.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Planned:
     limit_min: int
     measured: bool = True
     user: int = 1
+    faults: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -82,6 +84,7 @@ def plan(
     one_by_one: bool = True,
     users: int | None = 1,
     seed: int = 0,
+    faulty: int | None = None,
 ) -> tuple[Planned, ...]:
     """Return the jobs of a trace that so many GPUs can run, or the first of them.
 
@@ -95,6 +98,7 @@ def plan(
         one_by_one: Whether GPUs of one job hand each gradient over by itself.
         users: To how many users the jobs are dealt out; None: those that the trace names, else as users.py says.
         seed: Of the deal.
+        faulty: Every so many'th job of the first user that asks for one GPU faults; None: no job does.
 
     Raises:
         ConfigError: The trace cannot be read.
@@ -102,7 +106,8 @@ def plan(
     known = measured()
     original = read_trace(trace)
     user_of = dealt(original, users, seed, unnamed=USERS).of
-    jobs = []
+    jobs: list[Planned] = []
+    of_first = 0
     pairs = zip(original.jobs, compressed(original, compress).jobs, strict=True)
     for before, job in [pair for pair in pairs if pair[0].gpus <= gpus][:first]:
         load = load_of(before, known)
@@ -111,6 +116,7 @@ def plan(
         step_s = workload.step_s if workload else UNKNOWN_STEP_S
         period_s = step_s / load.duty
         limit_s = job.limit_s or max(LEAST_LIMIT_S / compress, LIMIT_FACTOR * job.duration_s)
+        of_first += (may_fault := user_of[job.number] == 1 and job.gpus == 1)
         steps = max(LEAST_STEPS, round(job.duration_s / period_s))
         jobs.append(
             Planned(
@@ -130,6 +136,7 @@ def plan(
                 limit_min=math.ceil((limit_s + START_UP_S) / 60),
                 measured=measured_so,
                 user=user_of[job.number],
+                faults=bool(faulty) and may_fault and of_first % (faulty or 1) == 0,
             )
         )
     return tuple(jobs)

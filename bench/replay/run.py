@@ -98,6 +98,7 @@ class Replay:
             one_by_one=options.exchange == COPIES,
             users=options.users,
             seed=options.seed,
+            faulty=options.faulty,
         )
         if not options.stand_in and (lacking := unmeasured(self.jobs)):
             raise SystemExit(
@@ -137,6 +138,7 @@ class Replay:
                 "exchange": self.options.exchange,
                 "users": users.users,
                 "seed": users.seed,
+                "faulty": self.options.faulty,
                 "repetition": self.options.repetition,
                 "stand_in": self.stage.simulated,
                 "began_s": self.began_s,
@@ -165,6 +167,7 @@ class Replay:
                 return True
             while waiting and waiting[0].submit_s <= time.monotonic() - begin:
                 self._submit(slurm, waiting.pop(0))
+            self.stage.end_faults()
             self.seen = slurm.all_fields()
             self.stuck = patience.lost(time.monotonic(), self.seen, watch.active)
             if self.stuck:
@@ -217,11 +220,11 @@ class Replay:
             name=job.name,
             out=self.stage.folder,
             limit_min=job.limit_min,
-            lines="\n".join(lines),
+            lines="\n".join([*lines, *(f"#SBATCH --account={it}" for it in self.stage.slurm_account(job))]),
             server=self.stage.server(self.stage.account(job)),
             mps=HAND_MPS.format(folder=self.stage.mps / self.stage.account(job)) if shares else "",
             python=sys.executable,
-            client=self.stage.source / "bench" / "replay" / "client.py",
+            client=self.stage.source / "bench" / "replay" / ("fault.py" if job.faults else "client.py"),
             job=file,
         )
 

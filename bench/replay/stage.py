@@ -18,8 +18,10 @@ from typing import Any
 from gpumemnet.estimators.registry import ESTIMATORS
 from lab.cluster import Cluster
 from lab.daemons import wait_until
+from lab.files import rewrite
 from lab.place import ClusterSpec, NodeSpec, Place
 from lab.real_gpus import real_node
+from lab.simulated_mps import end_server
 from replay.dies import with_parent
 from replay.options import min_age_reserve_s
 from replay.plan import Planned
@@ -28,11 +30,13 @@ from replay.server import placeholders
 from replay.users import accounts, make_accounts
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
+from slurm_plugin.simulate.users import account_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = ("bench/replay", "bench/gpu_campaign", "gpumemnet", "slurm_plugin")
 """What trainings import, copied to where the jobs' user may read."""
 NODE = "n0"
+SLURM_ACCOUNT = "lab{}"
 SIMULATED_MIB = 143_600
 """As large as an H200."""
 SLURM_CONF = (
@@ -66,11 +70,22 @@ class Stage:
         self.texts = options.out / "texts"
         self.mps = options.root / "mps"
         self.accounts = accounts(options)
+        self._by_account = ("mps_server", '"account"') in options.set and self.policy.ours
         self._started: list[subprocess.Popen[bytes]] = []
 
     def account(self, job: Planned) -> str:
         """Return the account that a job is submitted as."""
         return self.accounts[job.user - 1]
+
+    def slurm_account(self, job: Planned) -> tuple[str, ...]:
+        """Return the Slurm account that a job names; none where accounts decide nothing."""
+        return (SLURM_ACCOUNT.format(account_of(job.user)),) if self._by_account else ()
+
+    def end_faults(self) -> None:
+        """Let the simulated MPS servers of jobs that have faulted end all their clients."""
+        for path in (self.folder / "records").glob("*.fault") if self.simulated else ():
+            end_server(self.place.run / NODE, self.place.gpus(NODE), int(path.stem))
+            path.unlink()
 
     def server(self, account: str) -> Path:
         """Return the socket of the process that forks an account's trainings."""
@@ -87,6 +102,7 @@ class Stage:
         for name in SOURCES:
             skip = shutil.ignore_patterns("__pycache__")
             shutil.copytree(CHECKOUT / name, self.source / name, ignore=skip)
+        shutil.copy(CHECKOUT / "tests" / "gpu" / "cuda_client.py", self.source / "bench" / "replay")
         make_accounts(self.accounts)
         servers = {name: self._start_server(name) for name in self.accounts}  # their imports take the longest
         known = self._describe(names)
@@ -184,9 +200,18 @@ class Stage:
         self.cluster.up(spec)
         if self.policy.ours and self.options.estimates in ESTIMATORS:
             self.cluster.set_rad("estimator", json.dumps(self.options.estimates))
+        if self._by_account:
+            self._believe_accounts()
         if self.policy.mps and not self.simulated:
             for account in self.accounts:
                 self._start_mps(account, uuids)
+
+    def _believe_accounts(self) -> None:
+        """Let RAD believe the accounts that jobs name, as where Slurm checks them: this Slurm has no slurmdbd."""
+        believed = self.place.etc / "slurm.accounts.conf"
+        believed.write_text(f"{self.place.slurm_conf.read_text()}\nAccountingStorageEnforce=associations\n")
+        own = self.place.etc / f"rad.{NODE}.toml"
+        rewrite(own, own.read_text().replace(f'"{self.place.slurm_conf}"', f'"{believed}"'))
 
     def _start_mps(self, account: str, uuids: Sequence[str]) -> None:
         """Start an account's MPS daemon for each card, as a site without us would.

@@ -21,9 +21,18 @@ LOOK_S = 0.5
 """How often it looks who its neighbours are."""
 
 
+class FaultError(Exception):
+    """What a client of an MPS server gets when another one faults."""
+
+
+def _server_ended(*_: object) -> None:
+    raise FaultError("torch.AcceleratorError: CUDA error: an illegal memory access was encountered")
+
+
 def train(job: dict[str, Any], *, called_s: float) -> int:
     """Train; return the exit status."""
     record = Record(job, called_s=called_s)
+    signal.signal(signal.SIGUSR1, _server_ended)  # lab/simulated_mps.py
     folder = Path(os.environ["RAD_SIMULATED_GPUS"], os.environ["SLURMD_NODENAME"])
     gpus = SimulatedGpus(folder)
     named = os.environ.get("RAD_GPUS") or os.environ["CUDA_VISIBLE_DEVICES"]
@@ -52,6 +61,10 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
             f"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {job['memory_mib']}.00 MiB. {full}"
         )
         record.close("oom")
+        return 1
+    except FaultError as exc:
+        print(exc, flush=True)
+        record.close("failed")
         return 1
     finally:
         own.unlink(missing_ok=True)

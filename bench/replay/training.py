@@ -54,6 +54,7 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
         _train(job, record)
     except RuntimeError as exc:  # PyTorch's OutOfMemoryError is one, and so is what CUDA itself refuses
         if "out of memory" not in str(exc):
+            record.close("failed")
             raise
         print(f"torch.{type(exc).__name__}: {exc}", flush=True)
         record.close("oom", **_memory())

@@ -79,6 +79,7 @@ def argv_of(run: Run) -> list[str]:
     found += ["--first", str(run.first)] if run.first else []
     found += ["--users", str(run.users)] if run.users else []
     found += ["--seed", str(run.seed)]
+    found += ["--faulty", str(run.faulty)] if run.faulty else []
     for key, value in run.set:
         found += ["--set", f"{key}={value}"]
     return [*found, *(["--stand-in"] * run.stand_in), *(["--on-cpu"] * run.on_cpu)]

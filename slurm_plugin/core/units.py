@@ -83,6 +83,24 @@ def shards_for(n_bytes: int, shard_bytes: int) -> int:
     return max(1, -(-n_bytes // shard_bytes))
 
 
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+def parse_span(text: str) -> float:
+    """Return a time span in seconds: a number and its unit, s, m, h or d.
+
+    Raises:
+        ValueError: It is not one.
+
+    >>> parse_span("30m"), parse_span("1.5h")
+    (1800.0, 5400.0)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if match is None:
+        raise ValueError(f'{text!r} is no time span, such as "30m" or "2h"')
+    return float(match[1]) * _SECONDS[match[2]]
+
+
 def human(n_bytes: int) -> str:
     """Return bytes in readable form: "812 MiB", "12.3 GiB"."""
     return f"{n_bytes / GIB:.1f} GiB" if n_bytes >= GIB else f"{to_mib_up(n_bytes)} MiB"

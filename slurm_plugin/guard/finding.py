@@ -8,7 +8,7 @@ from typing import Literal
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.units import human
 
-Kind = Literal["memory", "overrun", "foreign-gpu", "outside-mps", "unmanaged"]
+Kind = Literal["memory", "overrun", "foreign-gpu", "outside-mps", "unmanaged", "idle"]
 
 
 Response = Literal["warn", "requeue", "end"]
@@ -23,7 +23,8 @@ class Finding:
             could no longer get what they booked, and no other job is as far above its own estimate. "foreign-gpu": a
             job uses a GPU that is not allocated to it, and either other jobs hold that GPU or it takes memory that
             the next job would lack. "outside-mps": a job uses its GPU without the MPS server it was given.
-            "unmanaged": a process without a reservation is on a GPU that a job holds as a whole.
+            "unmanaged": a process without a reservation is on a GPU that a job holds as a whole. "idle": a job holds
+            memory of its GPU and computes nothing.
         gpu: UUID of the GPU.
         job_id: The job that caused it; None if no job did.
         user_id: The job's user; None if unknown.
@@ -33,6 +34,7 @@ class Finding:
         free_bytes: Free memory of the GPU.
         processes: The processes that use it.
         response: The response, from rad.toml and from whether it can affect other jobs.
+        idle_s: How long an idle job has computed nothing.
     """
 
     kind: Kind
@@ -45,6 +47,7 @@ class Finding:
     processes: tuple[Process, ...]
     restart: int = 0
     response: Response = "warn"
+    idle_s: float = 0.0
 
     @property
     def excess_bytes(self) -> int:
@@ -64,6 +67,8 @@ class Finding:
                 return f"uses {used} on {self.gpu}, which is not allocated to it (pid {pids})"
             case "outside-mps":
                 return f"uses {self.gpu} without its MPS server (pid {pids}, {used})"
+            case "idle":
+                return f"has held {used} on {self.gpu} and computed nothing for {self.idle_s / 60:.0f} min (pid {pids})"
             case "unmanaged":
                 subject = "a process of no job" if self.job_id is None else f"job {self.job_id}"
                 return f"{subject} uses {used} on {self.gpu}, which a job has exclusively (pid {pids})"

@@ -11,6 +11,7 @@ like one that exceeded it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.process.identity import Process
@@ -41,6 +42,7 @@ def _on_gpu(reading: GpuReading, sample: Sample, config: Config) -> Iterator[Fin
     yield from overruns(reading, shares, sample)
     for share in shares:
         yield from _elsewhere(share, sample)
+        yield from _idle(share, sample)
     yield from unmanaged_on(reading, sample.ledger, unmanaged)
 
 
@@ -75,6 +77,13 @@ def _attributed(
                 )
             )
     return shares, unmanaged
+
+
+def _idle(share: Share, sample: Sample) -> Iterator[Finding]:
+    """Find a job on its GPU that is idle, where rad.toml has something done to it."""
+    action, idle_s = share.settings.idle_action, sample.idle.get(share.allocation.job_id)
+    if action != "none" and idle_s is not None and share.reading.uuid in share.allocation.gpus:
+        yield replace(share.finding("idle", 0, action), idle_s=idle_s)
 
 
 def _elsewhere(share: Share, sample: Sample) -> Iterator[Finding]:

@@ -36,7 +36,9 @@ overrun."""
 OVERHEAD_BYTES = 256 * MIB
 """Memory that a limit counts beyond what NVML shows for a client, and that a sample may have missed."""
 
-IncidentKind = Literal["memory", "overrun", "foreign-gpu", "outside-mps", "unmanaged", "fault", "server"]
+IncidentKind = Literal[
+    "memory", "overrun", "foreign-gpu", "outside-mps", "unmanaged", "idle", "fault", "server"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +172,7 @@ def diagnosis_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -
     for one in reversed(incidents):
         if one.stopped and (one.culprit, one.restart) == (ended.job_id, ended.restart):
             return Diagnosis(
-                kind="overrun",
+                kind="idle" if one.kind == "idle" else "overrun",
                 culprit=one.culprit,
                 culprit_user_id=one.culprit_user_id,
                 rerun=one.rerun,

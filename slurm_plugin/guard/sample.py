@@ -41,6 +41,7 @@ class Sample:
         ages_s: Seconds since each process started.
         now_s: Seconds since boot.
         leaving: (job id, restart) of the runs that were stopped a moment ago.
+        idle: Seconds since each job that is idle computed anything, by job id.
         lacking_bytes: Shortfall of each GPU, by UUID: memory that jobs lack which Slurm started and RAD had to requeue.
     """
 
@@ -51,6 +52,7 @@ class Sample:
     ages_s: Mapping[Process, float]
     now_s: float
     leaving: Collection[tuple[int, int]] = ()
+    idle: Mapping[int, float] = field(default_factory=dict)
     lacking_bytes: Mapping[str, int] = field(default_factory=dict)
 
     @property

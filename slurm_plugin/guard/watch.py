@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from slurm_plugin.core.clock import Clock
@@ -30,8 +31,11 @@ from slurm_plugin.guard.sample import Mine, Sample
 from slurm_plugin.guard.servers import ended_servers
 from slurm_plugin.guard.strikes import Key, Strike, confirmed
 from slurm_plugin.monitor.attribution import Traced
+from slurm_plugin.monitor.idle import idle_jobs
+from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.log import LogWatch
+from slurm_plugin.mps.simulated import SimulatedMps
 
 log = logging.getLogger("rad-monitor")
 
@@ -40,6 +44,9 @@ PIDS_KEPT_S = 120.0
 
 ORPHANED_S = 120.0
 """A job that an MPS daemon counts and the ledger has not known for this long had no Epilog."""
+
+
+_EVENTS = {"unmanaged": EventKind.UNMANAGED, "idle": EventKind.IDLE}
 
 
 class Stops(Protocol):
@@ -82,8 +89,9 @@ class Guard:
         self._config, self._clock, self._proc = config, clock, proc
         self._stopper, self._notifier = stopper, notifier
         self._run = Path(config.paths.run)
-        self._mps = Mps(self._run, clock=clock)
-        self._log = LogWatch(self._run)
+        simulated = config.telemetry.source == "simulated"
+        self._mps: Mps = (SimulatedMps if simulated else Mps)(self._run, clock=clock)
+        self._log = LogWatch(self._mps.folder)
         self._strikes: dict[Key, Strike] = {}
         self._incidents = self._written = read_incidents(self._run)
         self._lost: dict[int, float] = {}
@@ -91,13 +99,20 @@ class Guard:
         self._seen: dict[int, Seen] = {}
         self._served: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
 
-    def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
+    def look(
+        self,
+        readings: Sequence[GpuReading],
+        ledger: Ledger,
+        traced: Mapping[int, Traced],
+        usages: Mapping[int, JobUsage] = MappingProxyType({}),
+    ) -> None:
         """Judge one sample.
 
         Args:
             readings: All GPUs, with their processes.
             ledger: The allocations, read after the GPUs were, and not rebuilt from guesses.
             traced: Owner of each GPU process, by pid.
+            usages: Usage of each job until the sample before.
 
         Raises:
             OSError: The incidents cannot be written; the jobs that must be stopped were stopped.
@@ -116,6 +131,7 @@ class Guard:
             ages_s=self._ages_s([one.process for one in traced.values()]),
             now_s=monotonic_s,
             leaving=self._leaving.runs(monotonic_s),
+            idle=idle_jobs(ledger, usages, self._config),
             lacking_bytes=lacking_bytes(waiting_jobs(self._run), now_s=now_s),
         )
         found = findings(sample, self._config)
@@ -144,7 +160,7 @@ class Guard:
 
     def _act(self, finding: Finding) -> None:
         stops = finding.response != "warn"
-        kind = EventKind.UNMANAGED if finding.kind == "unmanaged" else EventKind.OVERRUN
+        kind = _EVENTS.get(finding.kind, EventKind.OVERRUN)
         events = HookLog(
             self._config.paths.log,
             "monitor",
@@ -201,8 +217,6 @@ class Guard:
 
     def _mps_incidents(self, now_s: float, sampled_s: float) -> list[Incident]:
         """Return the faults that MPS servers reported, and the servers that ended while jobs used them."""
-        if self._config.telemetry.source == "simulated":
-            return []
         on_servers = self._mps.users()
         self._served = {
             at: {job: last for job, last in jobs.items() if sampled_s - last[1] <= PIDS_KEPT_S}

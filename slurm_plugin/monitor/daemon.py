@@ -26,6 +26,7 @@ from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.process.systemd import notify
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.gpus.source import lasting_telemetry
+from slurm_plugin.monitor.idle import idle_jobs
 from slurm_plugin.monitor.monitor import Exporter, Monitor, Watcher
 from slurm_plugin.monitor.reconciler import Reconciler
 from slurm_plugin.node.node import Node
@@ -70,6 +71,7 @@ def _run(options: argparse.Namespace) -> None:
         guard=None if options.once else _guard(config, clock),
         guarded=config.guarded,
         sliced=config.sliced,
+        idle=lambda ledger, usages: idle_jobs(ledger, usages, config),
     )
     if options.once:
         for reading in monitor.sample():

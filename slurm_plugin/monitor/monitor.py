@@ -5,24 +5,28 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.store import LedgerStore
+from slurm_plugin.core.process.identity import cpu_s
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.gpus.telemetry import Telemetry
 from slurm_plugin.monitor.seen import Seen
 from slurm_plugin.monitor.usage import add_readings
-from slurm_plugin.monitor.window import job_path, read_job, recorded_jobs, write_job, write_window
+from slurm_plugin.monitor.window import JobUsage, job_path, read_job, recorded_jobs, write_job, write_window
 
 log = logging.getLogger("rad-monitor")
 
 KEPT_S = 24 * 3600.0
 """A record whose job was not seen for a day had no Epilog."""
+
+
+Idle = Callable[[Ledger, Mapping[int, JobUsage]], Mapping[int, float]]
 
 
 class Exporter(Protocol):
@@ -36,13 +40,20 @@ class Exporter(Protocol):
 class Watcher(Protocol):
     """Something that judges a sample (guard/watch.py)."""
 
-    def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
+    def look(
+        self,
+        readings: Sequence[GpuReading],
+        ledger: Ledger,
+        traced: Mapping[int, Traced],
+        usages: Mapping[int, JobUsage],
+    ) -> None:
         """Judge one sample; raises OSError where something cannot be written down.
 
         Args:
             readings: One of each GPU, ordered by index.
             ledger: The allocations.
             traced: What is known of each GPU process, by its pid.
+            usages: Usage of each job until the sample before.
         """
         ...
 
@@ -63,6 +74,7 @@ class Monitor:
         guard: Watcher | None = None,
         guarded: Sequence[str] = (),
         sliced: Collection[str] = (),
+        idle: Idle = lambda _ledger, _usages: {},
     ) -> None:
         """Load the records of an earlier monitor.
 
@@ -77,6 +89,7 @@ class Monitor:
             guard: Detects jobs that use more than they booked; it needs the ledger.
             guarded: Partitions whose jobs it stops.
             sliced: Partitions whose jobs share GPUs by time slicing.
+            idle: Names the jobs that are idle.
         """
         self._telemetry = telemetry
         self._run = run
@@ -88,6 +101,7 @@ class Monitor:
         self._guard = guard
         self._guarded = () if guard is None else tuple(guarded)
         self._sliced = frozenset(sliced)
+        self._idle = idle
         self._ring: dict[str, deque[tuple[float, float]]] = {}
         self._energy_j: dict[str, float] = {}
         found = (read_job(run, job_id) for job_id in recorded_jobs(run))
@@ -132,11 +146,17 @@ class Monitor:
             },
             users=users or {},
             sliced={one.job_id for one in allocations if one.uncapped or one.partition in self._sliced},
+            cpu_s={pid: cpu_s(pid) for pid in owners},
         )
         self._usages |= used
         if self._exporter is not None:
+            shown = ledger or Ledger()
             seen = Seen(
-                readings=averaged, usages=dict(self._usages), owners=owners, ledger=ledger or Ledger()
+                readings=averaged,
+                usages=dict(self._usages),
+                owners=owners,
+                ledger=shown,
+                idle=self._idle(shown, self._usages),
             )
             self._exporter.show(seen)
         write_window(self._run, averaged, now_s=now_s, guarded=guarded)
@@ -164,7 +184,7 @@ class Monitor:
         """
         bug = ""
         try:
-            guard.look(readings, ledger, traced)
+            guard.look(readings, ledger, traced, self._usages)
         except OSError as exc:
             log.error("the guard's incidents could not be written: %s", exc)
         except Exception as exc:

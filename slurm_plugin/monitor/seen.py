@@ -19,9 +19,11 @@ class Seen:
         usages: Usage of each job so far, by job id.
         owners: Job id of each GPU process that belongs to a job, by pid.
         ledger: The allocations on this node.
+        idle: Seconds since each job that is idle computed anything, by job id.
     """
 
     readings: Sequence[GpuReading] = ()
     usages: Mapping[int, JobUsage] = field(default_factory=dict)
     owners: Mapping[int, int] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
+    idle: Mapping[int, float] = field(default_factory=dict)

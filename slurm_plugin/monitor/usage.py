@@ -21,6 +21,12 @@ what the other jobs leave it: simulated with 0.8, P95 slowdowns came to 4.06 ins
 MISLEADS = "nvml-utilisation"
 """The source that counts any kernel as a whole GPU."""
 
+LEAST_SMACT = 0.002
+"""Activity below which a GPU computes nothing."""
+LEAST_CPU = 0.01
+LEAST_CPU_S = 1.0
+"""Share of a CPU, and CPU seconds at once, that a process may take that computes nothing: a notebook's heartbeat."""
+
 LONGEST_STEP_S = 5.0
 """Longest time counted between two samples: the monitor was away, or the clock was set."""
 
@@ -35,6 +41,7 @@ def add_readings(
     expected: Mapping[int, float] = MappingProxyType({}),
     users: Mapping[int, int] = MappingProxyType({}),
     sliced: Collection[int] = (),
+    cpu_s: Mapping[int, float] = MappingProxyType({}),
 ) -> dict[int, JobUsage]:
     """Return the records of all jobs that are on a GPU now, with these readings added.
 
@@ -47,7 +54,11 @@ def add_readings(
         expected: SM activity that each job is expected to have alone, by its id.
         users: User of each job, where known; a job of unknown user counts as another user's.
         sliced: Jobs that are known to run outside of MPS, and so by time slicing.
+        cpu_s: CPU time of each GPU process so far, by its pid.
     """
+    cpu_of: dict[int, float] = {}
+    for pid, job_id in owners.items():
+        cpu_of[job_id] = cpu_of.get(job_id, 0.0) + cpu_s.get(pid, 0.0)
     parts: dict[int, list[_Part]] = {}
     per_gpu = [(reading, _by_job(reading, owners)) for reading in readings]
     on_gpus = Counter(job_id for _, on_it in per_gpu for job_id in on_it)
@@ -63,6 +74,8 @@ def add_readings(
                     memory_bytes=None if None in memory else sum(n for n in memory if n is not None),
                     smact=None if reading.smact is None else reading.smact * share,
                     separable=separable,
+                    alone=len(on_it) == 1,
+                    gpu_smact=reading.smact,
                     energy_j=energy_j.get(reading.uuid, 0.0) / len(on_it),
                     shares=any(
                         users.get(other) != users.get(job_id, -1) for other in on_it if other != job_id
@@ -71,7 +84,10 @@ def add_readings(
             )
     return {
         job_id: _with(
-            usages.get(job_id) or JobUsage(job_id=job_id, first_s=now_s, last_s=now_s), own, now_s=now_s
+            usages.get(job_id) or JobUsage(job_id=job_id, first_s=now_s, last_s=now_s),
+            own,
+            now_s=now_s,
+            cpu_s=cpu_of[job_id],
         )
         for job_id, own in parts.items()
     }
@@ -85,6 +101,8 @@ class _Part:
     memory_bytes: int | None
     smact: float | None
     separable: bool
+    alone: bool
+    gpu_smact: float | None
     energy_j: float
     shares: bool
 
@@ -109,7 +127,7 @@ def _is_separable(reading: GpuReading, owners: Mapping[int, int], sliced: Collec
     return None not in jobs and (len(jobs) == 1 or (reading.smact < SPARE and jobs.isdisjoint(sliced)))
 
 
-def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
+def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float, cpu_s: float) -> JobUsage:
     peaks = [part.memory_bytes for part in parts if part.memory_bytes is not None]
     peak = max([*peaks, *([] if usage.peak_bytes is None else [usage.peak_bytes])], default=None)
     shares = [part.smact for part in parts if part.smact is not None]
@@ -126,6 +144,8 @@ def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
     if shares and all(part.separable for part in parts):
         own_samples += 1
         own_smact = ((own_smact or 0.0) * (own_samples - 1) + sum(shares) / len(shares)) / own_samples
+    if _computes(usage, parts, now_s=now_s, cpu_s=cpu_s):
+        usage = dataclasses.replace(usage, computed_s=now_s, computed_cpu_s=cpu_s)
     return dataclasses.replace(
         usage,
         last_s=now_s,
@@ -140,6 +160,21 @@ def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float) -> JobUsage:
         shared_s=usage.shared_s + (passed_s if any(part.shares for part in parts) else 0.0),
         steady_samples=usage.steady_samples + 1 if peak == usage.peak_bytes else 0,
         smact_counts=tuple(counts) if shares else usage.smact_counts,
+    )
+
+
+def _computes(usage: JobUsage, parts: Sequence[_Part], *, now_s: float, cpu_s: float) -> bool:
+    """Return whether a job may have computed on a GPU since it last did.
+
+    On a GPU of its own the GPU's activity shows it. On a shared GPU no source reports activity per process; a process
+    that launches kernels takes CPU time, and one that does not take any launches none.
+    """
+    if usage.computed_s is None or cpu_s < usage.computed_cpu_s:  # new, or one of its processes has ended
+        return True
+    works = cpu_s - usage.computed_cpu_s > LEAST_CPU_S + LEAST_CPU * (now_s - usage.computed_s)
+    return any(
+        works if part.gpu_smact is None else part.gpu_smact >= LEAST_SMACT and (part.alone or works)
+        for part in parts
     )
 
 

@@ -46,6 +46,8 @@ class JobUsage:
             only jobs were on it. None where there was none.
         own_samples: How many these were.
         shared_s: How long it shared its GPU with a job of another user.
+        computed_s: When it last computed anything, seconds since the epoch; None if that was not watched.
+        computed_cpu_s: CPU time of its GPU processes then.
         smact_counts: How many samples fell into each of equal steps of SM activity, for the percentile.
     """
 
@@ -62,7 +64,14 @@ class JobUsage:
     own_smact: float | None = None
     own_samples: int = 0
     shared_s: float = 0.0
+    computed_s: float | None = None
+    computed_cpu_s: float = 0.0
     smact_counts: tuple[int, ...] = ()
+
+    @property
+    def idle_s(self) -> float:
+        """Return how long it has held memory of a GPU since it last computed anything."""
+        return 0.0 if self.computed_s is None else max(0.0, self.last_s - self.computed_s)
 
 
 def window_path(run: Path) -> Path:

@@ -22,13 +22,13 @@ READ_BYTES = 256 * KIB
 class LogWatch:
     """Reads the lines that daemons logged since the last round."""
 
-    def __init__(self, run_folder: Path) -> None:
+    def __init__(self, servers: Path) -> None:
         """Begin at the start of the logs as they are now.
 
         Args:
-            run_folder: paths.run.
+            servers: Folder of the servers: GPU/KEY.
         """
-        self._folder = run_folder / "mps"
+        self._folder = servers
         self._offsets: dict[Path, int] = {}
         self._last: dict[Path, list[str]] = {}
 

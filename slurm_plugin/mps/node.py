@@ -59,6 +59,11 @@ class Mps:
         self._control = control
         self._start_budget_s = start_budget_s
 
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the servers: GPU/KEY."""
+        return self._folder
+
     def acquire(
         self,
         *,

@@ -61,10 +61,15 @@ def with_users(trace: Trace, users: int | None, seed: int) -> Trace:
         return trace
     of = dealt(trace, users, seed).of
     jobs = (
-        replace(job, user=f"user{k}", account=f"account{(k - 1) // USERS_PER_ACCOUNT + 1}")
+        replace(job, user=f"user{k}", account=f"account{account_of(k)}")
         for job, k in zip(trace.jobs, of, strict=True)
     )
     return replace(trace, jobs=tuple(jobs))
+
+
+def account_of(user: int) -> int:
+    """Return the Slurm account that a deal gives a user, both counted from 1."""
+    return (user - 1) // USERS_PER_ACCOUNT + 1
 
 
 def user_ids(trace: Trace) -> tuple[int, ...]:

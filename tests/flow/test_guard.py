@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from lab.bare_node import KEY
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.comments.signed_comment import signed_booking
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from tests.slurmstepd import step
 from tests.timing import within
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
@@ -30,20 +30,14 @@ USERS = {THIEF: 4711, VICTIM: 4712}
 STOPPED_S = 5.0
 """Two samples, and a busy machine."""
 
-SLURMSTEPD = """
-setpriv --reuid="$1" --regid="$1" --clear-groups --pdeathsig KILL /bin/sh -c "$2" "$3"
-status=$?
-[ $status -lt 128 ] || kill -$((status - 128)) $$
-exit $status
-"""
-"""What starts a job's processes: a program of root's with the name and the title of Slurm's."""
-
 PROGRAM = """
+import signal
 import sys
 from pathlib import Path
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.simulated import GpuFullError, SimulatedGpus
 
+signal.signal(signal.SIGUSR1, lambda *_: sys.exit(1))  # lab/simulated_mps.py
 gpus = SimulatedGpus(Path(sys.argv[1]))
 for gib in sys.argv[2:]:
     try:
@@ -70,7 +64,6 @@ class Node(Hooks):
     def __init__(self, folder: Path, stack: ExitStack, *, partition: str = "") -> None:
         super().__init__(folder, partition=partition)
         self._stack = stack
-        shutil.copy("/bin/sh", folder / "slurmstepd")
         for job_id in USERS:
             self.run("prolog", job_id)
         monitor = [
@@ -105,8 +98,7 @@ class Node(Hooks):
             os.fchown(out.fileno(), user, user)
             script = f"trap '' TERM; {words}; [ $? = 1 ] && exit 1; exec sleep 100"
             process = subprocess.Popen(
-                [f"slurmstepd: [{job_id}.batch]", "-c", SLURMSTEPD, "sh", str(user), script, PROGRAM],
-                executable=self.folder / "slurmstepd",
+                **step(self.folder, job_id, user, ["/bin/sh", "-c", script, PROGRAM]),
                 env={"SLURM_JOB_ID": str(job_id), "PATH": "/usr/bin:/bin"},
                 stdin=subprocess.PIPE,
                 stdout=out,

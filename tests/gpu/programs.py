@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from tests.slurmstepd import step
 
 HERE = Path(__file__).resolve().parent
 PYTHON = os.environ.get("RAD_TORCH_PYTHON", sys.executable)
@@ -25,15 +32,39 @@ def eventually(what: str, condition: Callable[[], bool], timeout_s: float = 30.0
         time.sleep(0.02)
 
 
+def started(argv: Sequence[str], env: Mapping[str, str], user: int | None) -> Mapping[str, Any]:
+    """Return what Popen starts for a program: below a slurmstepd if its environment names a job.
+
+    Args:
+        argv: The program and its arguments.
+        env: Its environment.
+        user: Its user; None for that of the tests.
+    """
+    job = env.get("SLURM_JOB_ID")
+    if job is not None and os.geteuid() == 0:
+        return step(_programs(), int(job), user or 0, argv)
+    groups = None if user is None else []
+    return {"args": argv, "user": user, "group": user, "extra_groups": groups}
+
+
+@cache
+def _programs() -> Path:
+    folder = tempfile.TemporaryDirectory(prefix="rad", dir="/tmp")
+    atexit.register(folder.cleanup)
+    Path(folder.name).chmod(0o755)
+    return Path(folder.name)
+
+
 class Training:
     """A run of training.py."""
 
     def __init__(self, folder: Path, name: str, *options: str, env: Mapping[str, str] | None = None) -> None:
         self.progress = folder / f"{name}.progress"
         self.log = folder / f"{name}.log"
+        argv = [PYTHON, str(HERE / "training.py"), str(self.progress), *options]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [PYTHON, str(HERE / "training.py"), str(self.progress), *options],
+                **started(argv, env or {}, 0),
                 env={**os.environ, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -85,17 +116,20 @@ class Client:
         self, mib: int, mode: str = "hold", *, env: Mapping[str, str], user: int | None = None
     ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "cuda_client.py"), str(mib), mode],
+            **started([sys.executable, str(HERE / "cuda_client.py"), str(mib), mode], env, user),
             env={"PATH": "/usr/bin:/bin", **_library_path(), **env},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            user=user,
-            group=user,
-            extra_groups=None if user is None else [],
         )
         assert self.process.stdout is not None
         os.set_blocking(self.process.stdout.fileno(), False)
         self._text = ""
+
+    @property
+    def pid(self) -> int:
+        """Return the process that uses the GPU; before it is ready, what started it."""
+        found = re.search(r"^ready (\d+)", self.said(), re.MULTILINE)
+        return int(found[1]) if found else self.process.pid
 
     def said(self) -> str:
         assert self.process.stdout is not None

@@ -153,7 +153,7 @@ def test_the_daemon_takes_no_orders(node: Node, results: Results):
     for command in (
         "set_default_device_pinned_mem_limit 0 64G",
         f"set_device_pinned_mem_limit {state.server.pid} 0 64G",
-        f"terminate_client {state.server.pid} {neighbour.process.pid}",
+        f"terminate_client {state.server.pid} {neighbour.pid}",
         "quit -t 1",
         "quit",
     ):
@@ -290,7 +290,7 @@ def test_honest_jobs_are_left_alone(node: Node, results: Results):
         node.sample_until("training", lambda one=training: len(one.reports()) >= 3, 60)  # type: ignore[misc]
     node.sample_for(5)
     held = {row.pid: row.memory_bytes for row in NvmlTelemetry().read()[0].processes}
-    results.add(client_at_its_cap_mib=(held[full.process.pid] or 0) / MIB, cap_mib=CAP / MIB)
+    results.add(client_at_its_cap_mib=(held[full.pid] or 0) / MIB, cap_mib=CAP / MIB)
     for training in node.trainings:
         training.process.kill()
     node.sample_for(3)

@@ -91,11 +91,9 @@ def test_mps_is_verified_counted_and_stopped(node: Node, results: Results):
     results.add(first_acquire_s=first_s, second_acquire_s=node.took_s)
     client = node.client(variables)
     client.wait_ready()
-    assert node.listed() == {client.process.pid}
+    assert node.listed() == {client.pid}
     held = {process.pid: process.memory_bytes for process in NvmlTelemetry().read()[0].processes}
-    results.add(
-        client_mib=(held[client.process.pid] or 0) / 2**20, server_mib=(held[node.pids()[1]] or 0) / 2**20
-    )
+    results.add(client_mib=(held[client.pid] or 0) / 2**20, server_mib=(held[node.pids()[1]] or 0) / 2**20)
     pids = node.pids()
     client.kill()
     Mps(node.run).release(1)
@@ -127,8 +125,8 @@ def test_mps_two_users_at_once(node: Node):
     two = node.client(node.acquire(2, user=OTHER), user=OTHER)
     one.wait_ready()
     two.wait_ready()
-    assert node.listed() == {one.process.pid}
-    assert node.listed(OTHER) == {two.process.pid}
+    assert node.listed() == {one.pid}
+    assert node.listed(OTHER) == {two.pid}
     assert one.beats_on()
     assert two.beats_on()
 
@@ -184,7 +182,7 @@ def test_mps_after_kill_9_of(victim: str, node: Node, results: Results):
     later = node.client(variables)
     later.wait_ready()
     assert later.beats_on()
-    assert later.process.pid in node.listed()
+    assert later.pid in node.listed()
     over = node.client(variables, mib=6 * 1024)
     over.process.wait(20)
     assert "error 2 in cuMemAlloc_v2" in over.said()
@@ -203,4 +201,4 @@ def test_mps_stale_pipe_directory(node: Node):
     assert (node.place() / "pipe").is_dir()
     client = node.client(node.acquire(2))
     client.wait_ready()
-    assert client.process.pid in node.listed()
+    assert client.pid in node.listed()

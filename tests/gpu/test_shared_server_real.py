@@ -46,7 +46,7 @@ class Shared(Node):
         """
         client = self.client(env, 256, user=user)
         eventually("it started or failed", lambda: "ready" in client.said() or "error" in client.said(), 30)
-        outside = client.process.pid not in self.listed()
+        outside = client.pid not in self.listed()
         client.kill()
         return outside
 
@@ -71,7 +71,7 @@ def test_two_users_run_on_one_server_each_within_its_limit(node: Shared, results
     one, two = node.client(small, 512), node.client(large, 512, user=OTHER)
     for client in (one, two):
         client.wait_ready()
-    assert {one.process.pid, two.process.pid} <= node.listed()
+    assert {one.pid, two.pid} <= node.listed()
     said = {
         "above its own limit": failed(node.client(small, 3 * 1024)),
         "above the largest limit, its own dropped": failed(node.client(without(small, LIMIT), 7 * 1024)),
@@ -91,7 +91,7 @@ def test_the_guard_ends_who_drops_his_limit_up_to_a_neighbours(node: Shared, res
     node.sample_for(1.5)
     thief = node.client(without(small, LIMIT), 5 * 1024)
     thief.wait_ready()
-    assert thief.process.pid in node.listed(), "it did not pass MPS"
+    assert thief.pid in node.listed(), "it did not pass MPS"
     took_s = node.sample_until("stopped", lambda: thief.process.poll() is not None)
     incident = next(one for one in node.incidents() if one.stopped)
     results.add(stopped_after_s=took_s, had_mib=5 * 1024, detail=incident.detail)
@@ -115,7 +115,7 @@ def test_a_fault_ends_both_users_and_names_the_job_at_fault(node: Shared, result
     assert "error" in failed(victim)
     later = node.client(node.job(3, user=OTHER), 512, user=OTHER)
     later.wait_ready()
-    assert later.beats_on() and later.process.pid in node.listed()
+    assert later.beats_on() and later.pid in node.listed()
 
 
 def test_only_users_with_a_job_there_connect(node: Shared, results: Results) -> None:
@@ -139,10 +139,10 @@ def test_a_full_server_costs_nobody_his_start(node: Shared, results: Results) ->
     beside = node.job(2, user=OTHER)
     late = node.client(beside, 256, user=OTHER)
     late.wait_ready()
-    assert late.process.pid in node.listed()
+    assert late.pid in node.listed()
     alone = node.job(3, user=OTHER)
     results.add(clients=len(node.listed()), pipe_of_the_last=alone["CUDA_MPS_PIPE_DIRECTORY"])
     assert alone["CUDA_MPS_PIPE_DIRECTORY"].endswith("/j3/pipe")
     last = node.client(alone, 256, user=OTHER)
     last.wait_ready()
-    assert last.process.pid in node.listed("j3") and last.beats_on()
+    assert last.pid in node.listed("j3") and last.beats_on()

@@ -154,6 +154,16 @@ def test_figures_of_a_run_worked_out_by_hand() -> None:
     assert (found["smact_mean"], found["memory_mean_share"]) == (0.5, 0.25)
 
 
+def test_what_faults_cost_is_told_of_honest_jobs_alone() -> None:
+    jobs = [
+        job(0.0, run(1.0, 4.0, "failed"), run(6.0, 17.0), restarts=1),
+        job(2.0, run(4.0, 6.0, "fault")) | {"faults": True},
+    ]
+    found = figures(jobs, {"gpus": []})
+    assert (found["jobs"], found["ended_well"], found["failed_runs"]) == (1, 1, 1)
+    assert (found["lost_to_failures_s"], found["recoveries"], found["requeues"]) == (3.0, 1, 0)
+
+
 def test_a_loader_makes_up_for_a_slow_step_only_as_far_as_its_backlog(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

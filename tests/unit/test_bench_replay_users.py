@@ -100,6 +100,25 @@ def test_users_and_seed_tell_runs_apart_and_reach_the_run(trace: Path) -> None:
         assert name_of(run_parser().parse_args(["OUT", *argv_of(run)])) == name_of(run)
 
 
+def test_faults_come_from_every_third_job_of_the_first_user(trace: Path) -> None:
+    jobs = plan(trace, compress=100, gpus=2, users=2, faulty=3)
+    own = [job.faults for job in jobs if job.user == 1]
+    assert own == [False, False, True] * 3 + [False]
+    assert not any(job.faults for job in jobs if job.user != 1)
+    assert not any(job.faults for job in plan(trace, compress=100, gpus=2, users=2))
+    run = options(trace, "--users", "2", "--faulty", "3")
+    assert name_of(run) == "t-magm-ours-c100-users2-faulty3-r1"
+    assert name_of(run_parser().parse_args(["OUT", *argv_of(run)])) == name_of(run)
+
+
+def test_slurm_accounts_are_named_where_they_decide(trace: Path) -> None:
+    by_account = Stage(options(trace, "--set", "mps_server=account"))
+    jobs = plan(trace, compress=100, gpus=2, users=6)
+    named = {(job.user, *by_account.slurm_account(job)) for job in jobs}
+    assert named == {(user, "lab1" if user <= 4 else "lab2") for user in range(1, 7)}
+    assert Stage(options(trace)).slurm_account(jobs[0]) == ()
+
+
 @pytest.mark.parametrize("count", ["0", "-1"])
 def test_no_users_are_refused(trace: Path, count: str) -> None:
     with pytest.raises(SystemExit):

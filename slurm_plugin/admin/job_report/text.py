@@ -71,7 +71,8 @@ def _lines(report: JobReport) -> Iterator[tuple[str, str]]:
     for node, gpu in found.live:
         job = next(job for job in gpu.jobs if job.job_id == found.job_id)
         now = "-" if job.used_bytes is None else human(job.used_bytes)
-        yield "now", f"{now} of {human(job.booked_bytes)} on {node} GPU {gpu.index}"
+        idle = "" if job.idle_s is None else f", idle for {duration(job.idle_s)}"
+        yield "now", f"{now} of {human(job.booked_bytes)} on {node} GPU {gpu.index}{idle}"
     if report.beside:
         yield "neighbours", _names(report.beside)
     for one in [one for one in found.events if one.event.kind != EventKind.END][-MOST_EVENTS:]:

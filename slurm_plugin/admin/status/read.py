@@ -11,6 +11,7 @@ from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 from slurm_plugin.monitor.attribution import JobFinder
 from slurm_plugin.monitor.export.status import GpuStatus, gpu_status
 from slurm_plugin.monitor.gpus.source import timely_telemetry
+from slurm_plugin.monitor.idle import idle_jobs
 from slurm_plugin.monitor.window import read_job, read_window
 
 
@@ -35,6 +36,8 @@ def node_status(config: Config, clock: Clock) -> tuple[GpuStatus, ...]:
     owners = JobFinder().owners(readings, users=users)
     found = {allocation.job_id: read_job(run, allocation.job_id) for allocation in ledger.allocations}
     usages = {job_id: usage for job_id, usage in found.items() if usage is not None}
+    idle = idle_jobs(ledger, usages, config)
     return tuple(
-        gpu_status(reading, ledger, owners, usages, averaged=window is not None) for reading in readings
+        gpu_status(reading, ledger, owners, usages, idle=idle, averaged=window is not None)
+        for reading in readings
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from slurm_plugin.admin.table import as_table
+from slurm_plugin.admin.top.cells import duration
 from slurm_plugin.core.units import human
 from slurm_plugin.monitor.export.status import GpuStatus
 
@@ -52,7 +53,7 @@ def rows_of(gpus: Sequence[GpuStatus], name_of: Callable[[int], str]) -> list[tu
                 _size(job.estimate_bytes),
                 _size(job.used_bytes),
                 _size(job.peak_bytes),
-                _share(job.smact),
+                _share(job.smact) if job.idle_s is None else f"idle {duration(job.idle_s)}",
             )
             for job in gpu.jobs
         ]

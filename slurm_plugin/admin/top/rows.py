@@ -36,6 +36,7 @@ def _gpu(fleet: Fleet, node: Node, gpu: GpuStatus) -> Row:
     flag = "!" if gpu.smact_source == "nvml-utilisation" else ""
     parts = [
         f"{job.job_id} {fleet.user(job.user_id)}{' whole' if job.kind == 'whole' else ''} {_gib(job.used_bytes)}G"
+        + ("" if job.idle_s is None else f" idle {duration(job.idle_s)}")
         for job in gpu.jobs
     ]
     if gpu.unmanaged_bytes:
@@ -82,6 +83,7 @@ def _job(fleet: Fleet, node: Node, gpu: GpuStatus, job: JobStatus) -> Row:
             Bar(full=used / booked, text=f"{_gib(job.used_bytes)}/{_gib(job.booked_bytes)}G"),
             _gib(job.peak_bytes),
             _share(job.smact),
+            "" if job.idle_s is None else duration(job.idle_s),
         ),
         keys=(
             float(job.job_id),
@@ -93,9 +95,10 @@ def _job(fleet: Fleet, node: Node, gpu: GpuStatus, job: JobStatus) -> Row:
             float(used),
             _number(job.peak_bytes),
             _number(job.smact),
+            _number(job.idle_s),
         ),
         users=(user,),
-        warns=used > booked,
+        warns=used > booked or job.idle_s is not None,
     )
 
 

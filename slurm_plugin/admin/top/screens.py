@@ -30,6 +30,7 @@ SCREENS = (
             Column(title="MEMORY now/booked", width=24, falls=True),
             Column(title="PEAK", width=6, right=True, falls=True),
             Column(title="SMACT", width=5, right=True, falls=True),
+            Column(title="IDLE", width=6, right=True, falls=True),
         ),
         rows=rows.jobs,
         empty="No job uses a GPU.",

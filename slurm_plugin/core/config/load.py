@@ -98,6 +98,14 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
         )
         for name, table in tables.items()
     }
+    defaults = {"partition_defaults": config.partition_defaults}
+    for name, partition in (
+        defaults | {f"partition.{name}": one for name, one in partitions.items()}
+    ).items():
+        try:
+            _ = partition.idle_after_s
+        except ValueError as exc:
+            raise ConfigError(f"{origin}: {name}.idle_after: {exc}") from exc
     for name, partition in partitions.items():
         if partition.shard_mib < 1:
             raise ConfigError(f"{origin}: partition.{name}.shard_mib is 0; one shard is at least 1 MiB")

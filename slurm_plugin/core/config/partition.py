@@ -8,7 +8,7 @@ from typing import Literal
 from slurm_plugin.core.config.gpu_types import GpuSize, GpuType
 from slurm_plugin.core.records.node import ServerScope
 from slurm_plugin.core.records.submission import Confidence, PolicyName
-from slurm_plugin.core.units import from_mib
+from slurm_plugin.core.units import from_mib, parse_span
 
 OVERCOMMIT = 2.0
 """Expected SM activity that a GPU gets by default: the most at which makespan hardly grows
@@ -67,6 +67,10 @@ class PartitionConfig:
             another job: report it; or stop it and rerun it with a whole GPU, as after running out of memory; or end it.
         on_outside_mps: The same for a job that was given an MPS server and bypasses it. A container that does not see
             the pipe directory does so without intent.
+        idle_after: A job that has held GPU memory for so long and computed nothing is named idle: "30m", "2h"; "" names
+            none.
+        idle_action: What rad-monitor does to an idle job, beside naming it: nothing; write it into the job's
+            AdminComment; stop it and run it again as it was; or end it.
         mig: "pass" keeps MIG requests unchanged; "map" turns a request for one GPU, of no type, into the smallest of
             mig_profiles that is large enough for the estimate. The partition's GPUs are then all partitioned, and not
             shared.
@@ -112,6 +116,8 @@ class PartitionConfig:
     memory_cap: bool = True
     on_overrun: Literal["warn", "requeue", "end"] = "requeue"
     on_outside_mps: Literal["warn", "requeue", "end"] = "warn"
+    idle_after: str = "30m"
+    idle_action: Literal["none", "warn", "requeue", "end"] = "none"
     mig: Literal["pass", "map"] = "pass"
     mig_profiles: str = ""
     time_limit_factor: float = 2.0
@@ -126,6 +132,11 @@ class PartitionConfig:
     def managed(self) -> bool:
         """Return whether submissions to this partition are changed at all."""
         return self.collocate or self.mig == "map"
+
+    @property
+    def idle_after_s(self) -> float:
+        """Return `idle_after` in seconds; infinite for never."""
+        return parse_span(self.idle_after) if self.idle_after else float("inf")
 
     @property
     def shard_bytes(self) -> int:

@@ -45,6 +45,10 @@ def next_time(run: Run, *, remembered: bool) -> tuple[str, ...]:
         found.append("it needed more memory than it booked; add #RAD model=, or increase memory=")
     elif run.outcome == "overrun":
         found.append("it was stopped above its limit; book its need with #RAD memory=, or add #RAD model=")
+    elif run.outcome == "idle":
+        found.append(
+            "it was stopped because it held GPU memory and computed nothing; end sessions that are not used"
+        )
     lasted_s = None if run.start_s is None or run.time_s is None else run.time_s - run.start_s
     if run.mean_smact is not None and run.mean_smact < IDLE and (lasted_s or 0.0) >= LEAST_S:
         found.append("the GPU was mostly idle; try more data loader workers, or a larger batch")

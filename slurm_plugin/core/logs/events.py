@@ -48,6 +48,7 @@ class EventKind(str, Enum):
     CANCELLED = "cancelled"
     VICTIM = "victim"
     OVERRUN = "overrun"
+    IDLE = "idle"
     RUNS_AGAIN = "runs again"
     WOULD_RUN_AGAIN = "would run again"
     NOT_RUN_AGAIN = "not run again"

@@ -34,6 +34,22 @@ def started_ticks(pid: int, proc: Path = PROC) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def cpu_s(pid: int, proc: Path = PROC) -> float:
+    """Return the CPU time of a process so far, in seconds; 0 if it does not run.
+
+    Args:
+        pid: The process.
+        proc: Where /proc is.
+
+    Source: proc(5), /proc/PID/stat, fields 14 and 15.
+    """
+    try:
+        fields = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def owner_of(pid: int, proc: Path = PROC) -> int | None:
     """Return the user of a process, from the kernel; None if it does not run.
 

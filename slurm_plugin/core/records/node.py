@@ -143,15 +143,16 @@ class Diagnosis:
     """What rad-monitor found out about a running job.
 
     Attributes:
-        kind: "overrun": it used more than it booked. "victim": another job or process made it fail.
+        kind: "overrun": it used more than it booked. "idle": it computed nothing for too long. "victim": another job or
+            process made it fail.
         culprit: Id of the job at fault; None if that is no job.
         culprit_user_id: The culprit's user; None if unknown.
-        rerun: Whether a job that used more than it booked is to run again (`on_overrun = "requeue"`).
+        rerun: Whether a job that was stopped is to run again (`on_overrun`, `idle_action`).
         server_ends: Number of this unexplained end of an MPS server among those of this job; 0 if it is none.
         detail: One sentence for the job's AdminComment and the log.
     """
 
-    kind: Literal["overrun", "victim"]
+    kind: Literal["overrun", "idle", "victim"]
     culprit: int | None = None
     culprit_user_id: int | None = None
     rerun: bool = False
@@ -165,18 +166,18 @@ class Outcome:
 
     Attributes:
         kind: "ok", "failed" (its own fault), "gpu-oom", "host-oom", "cancelled", "victim" (another's fault),
-            "overrun" (stopped for using more than it booked).
+            "overrun" (stopped for using more than it booked), "idle" (stopped for computing nothing).
         evidence: The line that shows it, shortened; None if there is none.
         pattern: Name of the pattern that matched; None if none did.
         attempted_bytes: Size of the failed allocation, if the message states it.
         peak_bytes: Peak GPU memory that the monitor saw; None without a monitor.
         corroborated: Whether the monitor's record agrees with the job's output or the verdict.
         culprit: Id of the job at fault for a victim; None if that is no job.
-        rerun: Whether an overrun is followed by another run.
+        rerun: Whether a job that was stopped is to run again.
         server_ends: As a verdict's.
     """
 
-    kind: Literal["ok", "failed", "gpu-oom", "host-oom", "cancelled", "victim", "overrun"]
+    kind: Literal["ok", "failed", "gpu-oom", "host-oom", "cancelled", "victim", "overrun", "idle"]
     evidence: str | None = None
     pattern: str | None = None
     attempted_bytes: int | None = None

@@ -140,7 +140,7 @@ def unsigned(allocation: Allocation | None, outcome: Outcome) -> Booking | None:
         allocation: Its allocation on this node; None if unknown.
         outcome: Why it ended.
     """
-    if allocation is None or not allocation.managed or outcome.kind not in ("overrun", "victim"):
+    if allocation is None or not allocation.managed or outcome.kind not in ("overrun", "idle", "victim"):
         return None
     return as_held(Booking(kind=allocation.kind, gpus=len(allocation.gpus)), allocation)
 
@@ -162,6 +162,8 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
         by = "" if outcome.culprit is None else f" (job {outcome.culprit})"
         reason = f"failed because of another job{by}, requeued unchanged"
         return Recovery(booking=booking, boost_priority=outcome.corroborated, reason=reason)
+    if outcome.kind == "idle" and outcome.rerun:
+        return Recovery(booking=booking, boost_priority=False, reason="was idle, requeued unchanged")
     overrun = outcome.kind == "overrun" and outcome.rerun
     if outcome.kind != "gpu-oom" and not overrun:
         return None

@@ -45,7 +45,7 @@ class Board:
             host=self.host,
             time_s=max((reading.time_s for reading in seen.readings), default=0.0),
             gpus=tuple(
-                gpu_status(reading, seen.ledger, seen.owners, seen.usages, averaged=True)
+                gpu_status(reading, seen.ledger, seen.owners, seen.usages, idle=seen.idle, averaged=True)
                 for reading in seen.readings
             ),
             happened=tuple(counts.happened),

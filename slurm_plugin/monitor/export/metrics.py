@@ -115,6 +115,7 @@ def _of_jobs(seen: Seen, host: str) -> Iterable[Metric]:
     used = GaugeMetricFamily("rad_job_memory_used_bytes", "Memory used by the job", labels=_JOB)
     peak = GaugeMetricFamily("rad_job_memory_peak_bytes", "Peak memory of the job on one GPU", labels=_JOB)
     smact = GaugeMetricFamily("rad_job_smact_ratio", "Its share of SM activity, mean", labels=_JOB)
+    idle = GaugeMetricFamily("rad_job_idle_seconds", "Time since an idle job computed anything", labels=_JOB)
     index_of = {reading.uuid: reading.index for reading in seen.readings}
     for allocation in seen.ledger.allocations:
         usage = seen.usages.get(allocation.job_id)
@@ -134,7 +135,9 @@ def _of_jobs(seen: Seen, host: str) -> Iterable[Metric]:
                 peak.add_metric(labels, usage.peak_bytes)
             if usage is not None and usage.mean_smact is not None:
                 smact.add_metric(labels, usage.mean_smact)
-    return (booked, estimate, used, peak, smact)
+            if allocation.job_id in seen.idle:
+                idle.add_metric(labels, seen.idle[allocation.job_id])
+    return (booked, estimate, used, peak, smact, idle)
 
 
 def _used_by(job_id: int, uuid: str, readings: Sequence[GpuReading], owners: Mapping[int, int]) -> int:

@@ -30,6 +30,7 @@ class JobStatus:
         used_bytes: Its usage now; None where no source reports it.
         peak_bytes: Its peak usage; None without a monitor.
         smact: Its share of SM activity; None without a monitor.
+        idle_s: How long an idle job has computed nothing; None for any other job.
     """
 
     job_id: int
@@ -40,6 +41,7 @@ class JobStatus:
     used_bytes: int | None
     peak_bytes: int | None
     smact: float | None
+    idle_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,7 @@ def gpu_status(
     owners: Mapping[int, int],
     usages: Mapping[int, JobUsage],
     *,
+    idle: Mapping[int, float],
     averaged: bool,
 ) -> GpuStatus:
     """Return the state of one GPU.
@@ -122,6 +125,7 @@ def gpu_status(
         ledger: The allocations on the node.
         owners: Job id of each GPU process that belongs to a job.
         usages: What the monitor knows of each job.
+        idle: Seconds since each job that is idle computed anything.
         averaged: Whether the reading's activity is the window's.
     """
     jobs = ledger.on(reading.uuid)
@@ -155,6 +159,7 @@ def gpu_status(
                 used_bytes=used[allocation.job_id],
                 peak_bytes=usages[allocation.job_id].peak_bytes if allocation.job_id in usages else None,
                 smact=usages[allocation.job_id].mean_smact if allocation.job_id in usages else None,
+                idle_s=idle.get(allocation.job_id),
             )
             for allocation in jobs
         ),

@@ -31,7 +31,9 @@ def from_text(text: bytes) -> NodeStatus:
                 GpuStatus(
                     **{
                         **{name: gpu[name] for name in _GPU},
-                        "jobs": tuple(JobStatus(**{n: job[n] for n in _JOB}) for job in gpu["jobs"]),
+                        "jobs": tuple(
+                            JobStatus(**{n: job[n] for n in _JOB if n in job}) for job in gpu["jobs"]
+                        ),
                     }
                 )
                 for gpu in row["gpus"]

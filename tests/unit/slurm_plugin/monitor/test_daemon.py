@@ -351,7 +351,13 @@ class Recorder:
         self.shown: list[tuple[Ledger, Mapping[int, Traced]]] = []
         self.window_before: bool | None = None
 
-    def look(self, readings: Sequence[GpuReading], ledger: Ledger, traced: Mapping[int, Traced]) -> None:
+    def look(
+        self,
+        readings: Sequence[GpuReading],
+        ledger: Ledger,
+        traced: Mapping[int, Traced],
+        usages: Mapping[int, JobUsage],
+    ) -> None:
         self.shown.append((ledger, traced))
         self.window_before = window_path(self.run).exists()
         if self.fails is not None:

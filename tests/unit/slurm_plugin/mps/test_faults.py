@@ -44,7 +44,7 @@ def append(path: Path, text: str) -> None:
 
 
 def test_a_log_is_read_as_it_grows(tmp_path: Path):
-    path, watch = log_of(tmp_path), LogWatch(tmp_path)
+    path, watch = log_of(tmp_path), LogWatch(tmp_path / "mps")
     assert watch.faults() == {}
     lines = RECORDED.splitlines(keepends=True)
     append(path, "".join(lines[:4]))
@@ -55,7 +55,7 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path):
 
 
 def test_a_user_who_connects_in_a_loop_fills_no_disk(tmp_path: Path):
-    path, watch = log_of(tmp_path), LogWatch(tmp_path)
+    path, watch = log_of(tmp_path), LogWatch(tmp_path / "mps")
     append(path, "x" * (2 * MOST_BYTES) + "\n" + RECORDED)
     assert watch.faults() == {("GPU-a", "1000"): (FAULT,)}
     assert path.stat().st_size == 0
@@ -64,7 +64,7 @@ def test_a_user_who_connects_in_a_loop_fills_no_disk(tmp_path: Path):
 
 
 def test_a_log_that_went_with_its_daemon(tmp_path: Path):
-    path, watch = log_of(tmp_path), LogWatch(tmp_path)
+    path, watch = log_of(tmp_path), LogWatch(tmp_path / "mps")
     append(path, "a line\n")
     watch.faults()
     path.unlink()

@@ -57,7 +57,7 @@ USAGES = {7: JobUsage(job_id=7, first_s=0, last_s=1, peak_bytes=11 * GIB, mean_s
 
 @pytest.fixture
 def status() -> GpuStatus:
-    return gpu_status(READING, LEDGER, {1: 7, 2: 8}, USAGES, averaged=True)
+    return gpu_status(READING, LEDGER, {1: 7, 2: 8}, USAGES, idle={}, averaged=True)
 
 
 def test_booked_and_live_side_by_side(status: GpuStatus):
