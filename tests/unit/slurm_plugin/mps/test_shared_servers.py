@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +55,45 @@ def test_users_share_a_server_and_only_those_with_a_job_there_reach_it(setup: Se
         assert as_user(user, "ls", f"{setup.place(key='all')}/log") != 0
     setup.mps.stop_unused(())
     assert not setup.place(key="all").exists()
+
+
+KEEPS = """
+import os, socket, sys
+kept = f"/proc/self/fd/{os.open(sys.argv[1], os.O_PATH)}"
+for _ in range(2):
+    with socket.socket(socket.AF_UNIX) as connection:
+        print(connection.connect_ex(kept), flush=True)
+    sys.stdin.readline()
+"""
+"""A program that opens the daemon's socket once and connects by what it opened, now and after its job's end."""
+
+
+def test_a_socket_that_was_opened_in_a_job_is_closed_to_its_user_afterwards(setup: Setup) -> None:
+    setup.acquire(1, user_id=ALICE, key="all")
+    setup.acquire(2, user_id=BOB, key="all")
+    argv = [sys.executable, "-c", KEEPS, str(setup.place(key="all") / "pipe" / "control")]
+    with subprocess.Popen(
+        argv, user=ALICE, group=ALICE, extra_groups=[], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as kept:
+        assert kept.stdin is not None and kept.stdout is not None
+        assert int(kept.stdout.readline()) == 0
+        setup.mps.release(1)
+        kept.stdin.write(b"\n")
+        kept.stdin.flush()
+        assert int(kept.stdout.readline()) == errno.EACCES
+        kept.stdin.write(b"\n")
+    assert reaches(setup, BOB)
+
+
+def test_a_socket_of_root_s_alone_stays_root_s(tmp_path: Path) -> None:
+    privileged, for_all = tmp_path / "control_privileged", tmp_path / "log"
+    os.mkfifo(privileged, 0o600)
+    os.mkfifo(for_all)
+    for_all.chmod(0o666)
+    for users in ((ALICE, BOB), (BOB,)):
+        admit(tmp_path, users)
+        assert admitted(for_all) == set(users) and admitted(privileged) == set()
+    assert stat.S_IMODE(for_all.stat().st_mode) & stat.S_IRWXO == 0
 
 
 def test_a_hook_that_was_killed_before_it_removed_the_access_is_repeated(setup: Setup) -> None:
