@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 from mps_setup import GPU, Setup, as_user, made, pytestmark  # noqa: F401 - the mark of this module
 
+from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps.access import admit, admitted
 from slurm_plugin.mps.node import MOST_CLIENTS, SPARE_CLIENTS
+from slurm_plugin.mps.quarantine import FIRST_S, Caused, add_fault
 from slurm_plugin.mps.simulated import SimulatedMps
 from slurm_plugin.mps.state import State, read_state
 
@@ -136,6 +138,27 @@ def test_a_job_that_may_find_no_slot_gets_a_server_of_its_own(setup: Setup, conn
     assert setup.mps.jobs() == {GPU: {1, 2, 3}}
     setup.mps.release(3)
     assert not setup.place(key="j3").exists()
+
+
+def test_nobody_elses_job_joins_one_that_caused_a_fault(setup: Setup) -> None:
+    """Its job may run on, and end each rerun of the jobs that it ended."""
+    setup.acquire(1, user_id=ALICE, key="all")
+    caused = Caused(job_id=1, restart=0, profile_key="ab", time_s=SystemClock().now_s())
+    add_fault(setup.run, ALICE, caused, clock=SystemClock())
+    for job, user, server in ((2, BOB, "j2"), (3, ALICE, "all")):
+        pipe = setup.acquire(job, user_id=user, key="all")["CUDA_MPS_PIPE_DIRECTORY"]
+        assert pipe == f"{setup.place(key=server)}/pipe"
+    setup.mps.release(1)
+    setup.acquire(4, user_id=BOB, key="all")
+    assert set(read_state(setup.place(key="all")).jobs) == {3, 4}, "who caused it has left"
+
+
+def test_a_fault_of_long_ago_keeps_nobody_away(setup: Setup) -> None:
+    setup.acquire(1, user_id=ALICE, key="all")
+    caused = Caused(job_id=1, restart=0, profile_key=None, time_s=SystemClock().now_s() - FIRST_S - 1)
+    add_fault(setup.run, ALICE, caused, clock=SystemClock())
+    setup.acquire(2, user_id=BOB, key="all")
+    assert set(read_state(setup.place(key="all")).jobs) == {1, 2}
 
 
 def test_a_job_alone_has_its_server_whatever_it_needs(setup: Setup) -> None:
