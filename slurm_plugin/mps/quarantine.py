@@ -3,8 +3,8 @@
     RUN/mps-faults/1000.json   root's: the faults that jobs of user 1000 caused on this node, one row each
 
 After a first fault the job and other jobs of its user and model are apart, after a second one all jobs of the user.
-Each fault doubles the time. rad-monitor records a fault as soon as it sees it, as its job may run on. No other job joins
-the server of such a job. A reboot of the node ends a quarantine.
+Each fault doubles the time. rad-monitor records a fault as soon as it sees it, as the job may run on. No job of another
+user joins the server of such a job. A reboot of the node ends a quarantine.
 """
 
 from __future__ import annotations

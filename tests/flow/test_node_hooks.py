@@ -168,7 +168,9 @@ def test_who_causes_no_fault_or_shares_no_server_is_under_no_quarantine(tmp_path
 
 
 @pytest.mark.parametrize("status", ["0", "15"], ids=["status 0", "cancelled"])
-def test_a_job_whose_fault_the_monitor_recorded_is_apart_whatever_its_end(tmp_path: Path, status: str) -> None:
+def test_a_job_whose_fault_the_monitor_recorded_is_apart_whatever_its_end(
+    tmp_path: Path, status: str
+) -> None:
     hooks = Hooks(tmp_path, partition='mps_server = "gpu"')
     hooks.run("prolog", 6)
     (allocation,) = (

@@ -437,7 +437,7 @@ def test_a_fault_that_ends_nobody_elses_job_keeps_nobody_apart(tmp_path: Path, k
 
 
 def test_a_process_that_no_sample_showed_is_its_users(tmp_path: Path):
-    """A process of less than a second beside one that stays: the job is not known by the pid, nor by what is missing."""
+    """A process of less than a second beside one that stays: no sample knows its job, and the job misses none."""
     bench = Bench(tmp_path, source="nvml", users=(ALICE, BOB))
     tell_fault(bench, 71, 71, 11, key="all", jobs=(1, 2), users={1: ALICE, 2: BOB}, by=BOB)
     bench.look(1)
