@@ -27,28 +27,37 @@ def apart(
     """
     if settings is None or settings.mps_server == "user" or node.config.mode != "enforce":
         return ""
-    if allocation is None or not allocation.part_of_one_gpu or outcome.kind != "failed":
+    if allocation is None or not allocation.part_of_one_gpu:
+        return ""
+    from slurm_plugin.mps.quarantine import Caused, add_fault, faults_of, quarantine_of
+
+    faults = faults_of(node.run, job.user_id)  # rad-monitor's record: the job may have ended with any status
+    recorded = any((one.job_id, one.restart) == (job.job_id, allocation.restart) for one in faults)
+    if outcome.kind != "failed" and not recorded:
         return ""
     from slurm_plugin.guard.incident_file import read_incidents  # an ordinary job caused no fault
     from slurm_plugin.guard.incidents import caused_fault
-    from slurm_plugin.mps.quarantine import Caused, add_fault, quarantine_of
 
     now_s = node.clock.now_s()
     fault = caused_fault(job.job_id, read_incidents(node.run), now_s=now_s)
-    if fault is None:
-        return ""
-    caused = Caused(
-        job_id=job.job_id, restart=allocation.restart, profile_key=allocation.profile_key, time_s=fault.last_s
-    )
-    try:
-        faults = add_fault(node.run, job.user_id, caused, clock=node.clock)
-    except MpsError:
+    if fault is not None and not recorded:
+        caused = Caused(
+            job_id=job.job_id,
+            restart=allocation.restart,
+            profile_key=allocation.profile_key,
+            time_s=fault.last_s,
+        )
+        try:
+            faults = add_fault(node.run, job.user_id, caused, clock=node.clock)
+        except MpsError:
+            return ""
+    elif not recorded:
         return ""
     found = quarantine_of(faults, job_id=job.job_id, profile_key=allocation.profile_key, now_s=now_s)
     if found is None:
         return ""
-    count = len(fault.victims)
-    ended = f"{count} other job{'s' * (count != 1)}"
+    count = len(fault.victims) if fault is not None else 0
+    ended = f"{count} other job{'s' * (count != 1)}" if count else "its MPS server"
     whose = "all its user's jobs" if found.all_jobs else "jobs of its user and model"
     return (
         f"its GPU fault ended {ended}; until {found.until} {whose} share no MPS server with other users here"

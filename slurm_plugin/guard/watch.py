@@ -18,10 +18,11 @@ from slurm_plugin.core.ledger.requeued_jobs import lacking_bytes, waiting_jobs
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
-from slurm_plugin.core.placement.servers import user_of
+from slurm_plugin.core.placement.servers import is_shared, user_of
 from slurm_plugin.core.process.identity import PROC, Process
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.guard.faults import Seen, fault_incidents
+from slurm_plugin.core.records.node import Allocation
+from slurm_plugin.guard.faults import Seen, fault_incidents, suspects_of
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.findings import findings
 from slurm_plugin.guard.incident_file import read_incidents, write_incidents
@@ -35,6 +36,7 @@ from slurm_plugin.monitor.idle import idle_jobs
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.log import LogWatch
+from slurm_plugin.mps.quarantine import Caused, add_fault
 from slurm_plugin.mps.simulated import SimulatedMps
 
 log = logging.getLogger("rad-monitor")
@@ -98,6 +100,7 @@ class Guard:
         self._leaving = Leaving(self._incidents)
         self._seen: dict[int, Seen] = {}
         self._served: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
+        self._runs: dict[int, Allocation] = {}
 
     def look(
         self,
@@ -140,7 +143,7 @@ class Guard:
         self._strikes, sure = confirmed(found, self._strikes, now_s=monotonic_s)
         new = [incident_of(one, now_s=now_s) for one in found]
         new += [incident_of(one, now_s=now_s, stopped=one.response != "warn") for one in sure]
-        new += self._mps_incidents(now_s, monotonic_s)
+        new += self._mps_incidents(ledger, now_s, monotonic_s)
         self._incidents = with_incidents(self._incidents, new, now_s=now_s)
         try:
             if self._incidents != self._written:
@@ -215,7 +218,7 @@ class Guard:
             if one.job_id is not None and one.certain
         }
 
-    def _mps_incidents(self, now_s: float, sampled_s: float) -> list[Incident]:
+    def _mps_incidents(self, ledger: Ledger, now_s: float, sampled_s: float) -> list[Incident]:
         """Return the faults that MPS servers reported, and the servers that ended while jobs used them."""
         on_servers = self._mps.users()
         self._served = {
@@ -227,27 +230,51 @@ class Guard:
                 (job, (user_id, sampled_s)) for job, user_id in jobs.items()
             )
         self._served = {at: jobs for at, jobs in self._served.items() if jobs}
-        found = [
-            incident
-            for (gpu, key), faults in self._log.faults().items()
-            for fault in faults
-            for incident in fault_incidents(
-                fault,
-                gpu=gpu,
-                user_id=user_of(key),
-                seen=self._seen,
-                on_server=on_servers.get((gpu, key), {}).keys(),
-                users={
-                    job: user_id
-                    for job, (user_id, _) in self._served.get((gpu, key), {}).items()
-                    if user_of(key) is None
-                },
-                now_s=now_s,
-                sampled_s=sampled_s,
-            )
-        ]
+        served = {job for jobs in self._served.values() for job in jobs}
+        current = {allocation.job_id: allocation for allocation in ledger.allocations}
+        self._runs = {job: run for job, run in (self._runs | current).items() if job in served}
+        found: list[Incident] = []
+        for (gpu, key), faults in self._log.faults().items():
+            on_server = on_servers.get((gpu, key), {}).keys()
+            users = {
+                job: user_id
+                for job, (user_id, _) in self._served.get((gpu, key), {}).items()
+                if user_of(key) is None
+            }
+            for fault in faults:
+                incidents = fault_incidents(
+                    fault,
+                    gpu=gpu,
+                    user_id=user_of(key),
+                    seen=self._seen,
+                    on_server=on_server,
+                    users=users,
+                    now_s=now_s,
+                    sampled_s=sampled_s,
+                )
+                found += incidents
+                culprit = incidents[0].culprit
+                if is_shared(key) and self._config.mode == "enforce":
+                    suspects = suspects_of(fault, on_server=on_server, users=users)
+                    self._keep_apart(suspects if culprit is None else (culprit,), users, now_s)
         found += ended_servers(self._mps, now_s=now_s, proc=self._proc)
         return found
+
+    def _keep_apart(self, culprits: Sequence[int], users: Mapping[int, int], now_s: float) -> None:
+        """Record a fault of these jobs, now: its job may run on, or end in any way."""
+        for job in culprits:
+            run = self._runs.get(job)
+            caused = Caused(
+                job_id=job,
+                restart=0 if run is None else run.restart,
+                profile_key=None if run is None else run.profile_key,
+                time_s=now_s,
+            )
+            try:
+                add_fault(self._run, users[job], caused, clock=self._clock)
+            except MpsError as exc:
+                what = about(EventKind.TROUBLE, job_id=job)
+                log.warning("job %d: its GPU fault is not recorded: %s", job, exc, extra=what)
 
     def _release_orphans(self, ledger: Ledger, monotonic_s: float) -> None:
         """Release jobs from MPS whose Epilog did not: otherwise their daemons would run forever."""

@@ -20,11 +20,10 @@ def close_files(folder: Path) -> None:
 
 
 def admit(folder: Path, users: Iterable[int]) -> None:
-    """Give these users, and root, read and search access to a folder that root owns, but no write access.
+    """Give these users, and root, access to a folder of root's and to the daemon's sockets in it; which stay root's.
 
-    It replaces the list of before: a user that it does not name loses access. A group is not enough, because many
-    users may have the same. The list is written as the kernel stores it (linux/posix_acl_xattr.h): each entry a tag,
-    its permissions and an id.
+    It replaces the lists of before: a user that they do not name loses access, also to a socket that a process of the
+    user opened (O_PATH) while it had access. A group is not enough, because many users may have the same.
 
     Args:
         folder: The folder.
@@ -33,16 +32,32 @@ def admit(folder: Path, users: Iterable[int]) -> None:
     Raises:
         OSError: The file system has no access control lists, or the folder does not exist.
     """
+    admitted_users = sorted(set(users))
+    os.setxattr(folder, _ATTRIBUTE, _access_list(admitted_users, _READ | _SEARCH))
+    for path in folder.iterdir():
+        if _is_for_clients(path):
+            os.setxattr(path, _ATTRIBUTE, _access_list(admitted_users, _READ | _WRITE))
+
+
+def _access_list(users: Iterable[int], permissions: int) -> bytes:
+    """Return a list as the kernel stores it (linux/posix_acl_xattr.h): each entry a tag, its permissions and an id."""
     no_id = 0xFFFFFFFF
     entries = (
-        (_USER_OBJ, 7, no_id),
-        *((_USER, 5, user_id) for user_id in sorted(set(users))),
+        (_USER_OBJ, _READ | _WRITE | _SEARCH, no_id),
+        *((_USER, permissions, user_id) for user_id in users),
         (_GROUP_OBJ, 0, no_id),
-        (_MASK, 5, no_id),
+        (_MASK, permissions, no_id),
         (_OTHER, 0, no_id),
     )
-    rows = b"".join(struct.pack("<HHI", *entry) for entry in entries)
-    os.setxattr(folder, _ATTRIBUTE, struct.pack("<I", 2) + rows)
+    return struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+
+
+def _is_for_clients(path: Path) -> bool:
+    """Return whether a path is a socket or FIFO that the daemon opened to all, or that has a list by now."""
+    mode = path.lstat().st_mode
+    if not stat.S_ISSOCK(mode) and not stat.S_ISFIFO(mode):
+        return False
+    return bool(mode & stat.S_IWOTH) or _ATTRIBUTE in os.listxattr(path)
 
 
 def admitted(folder: Path) -> frozenset[int]:
@@ -55,4 +70,5 @@ def admitted(folder: Path) -> frozenset[int]:
 
 
 _ATTRIBUTE = "system.posix_acl_access"
+_READ, _WRITE, _SEARCH = 4, 2, 1
 _USER_OBJ, _USER, _GROUP_OBJ, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20

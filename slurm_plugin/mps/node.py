@@ -9,11 +9,12 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline, SystemClock
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.placement.servers import is_server_key, user_of
+from slurm_plugin.core.placement.servers import is_server_key, is_shared, user_of
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.mps.access import admit
 from slurm_plugin.mps.daemon import LOG, Daemon
+from slurm_plugin.mps.quarantine import caused_lately
 from slurm_plugin.mps.state import State, locked, read_state, write_state
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -54,7 +55,7 @@ class Mps:
             control: The control program, by name or absolute path.
             start_budget_s: How long `acquire` may take in total.
         """
-        self._folder = run_folder / "mps"
+        self._run, self._folder = run_folder, run_folder / "mps"
         self._clock = clock or SystemClock()
         self._control = control
         self._start_budget_s = start_budget_s
@@ -77,7 +78,8 @@ class Mps:
     ) -> dict[str, str]:
         """Add a job to a server of a GPU, which is started or repaired first where needed.
 
-        A job that a server has no slot left for gets a server of its own.
+        A job that a server has no slot left for gets a server of its own, as does one that would share with a job of
+        another user that caused a fault.
 
         Args:
             gpu: UUID of the GPU.
@@ -101,7 +103,10 @@ class Mps:
             daemon = self._daemon(self._folder / gpu / name)
             with locked(daemon.place, self._clock, deadline):
                 before = read_state(daemon.place)
-                if name != own and self._full(daemon, before, job_id, processes, deadline):
+                if name != own and (
+                    self._full(daemon, before, job_id, processes, deadline)
+                    or self._unsafe(daemon, before, user_id)
+                ):
                     continue
                 after = before.with_job(job_id, cap_bytes=cap_bytes, user_id=user_id, processes=processes)
                 self._add(daemon, before, after, gpu_bytes=gpu_bytes, deadline=deadline)
@@ -150,6 +155,11 @@ class Mps:
             with contextlib.suppress(MpsError):
                 expected = max(expected, daemon.clients(state.server, deadline))
         return expected + processes + SPARE_CLIENTS > MOST_CLIENTS
+
+    def _unsafe(self, daemon: Daemon, state: State, user_id: int) -> bool:
+        """Return whether another user's job on a server has caused a fault, and may again."""
+        others = {job: user for job, user in state.users.items() if user != user_id}
+        return is_shared(daemon.place.name) and caused_lately(self._run, others, now_s=self._clock.now_s())
 
     def _admit(self, daemon: Daemon, state: State) -> None:
         """Let the users of a server's jobs reach its pipe, and no other user."""

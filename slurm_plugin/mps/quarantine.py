@@ -3,13 +3,14 @@
     RUN/mps-faults/1000.json   root's: the faults that jobs of user 1000 caused on this node, one row each
 
 After a first fault the job and other jobs of its user and model are apart, after a second one all jobs of the user.
-Each fault doubles the time. A reboot of the node ends a quarantine.
+Each fault doubles the time. rad-monitor records a fault as soon as it sees it, as the job may run on. No job of another
+user joins the server of such a job. A reboot of the node ends a quarantine.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -82,6 +83,23 @@ def quarantine_of(
     all_jobs = len(counted) > 1
     meant = all_jobs or job_id == last.job_id or profile_key == last.profile_key
     return Quarantine(until_s=until_s, all_jobs=all_jobs) if meant and now_s < until_s else None
+
+
+def caused_lately(run: Path, users: Mapping[int, int], *, now_s: float) -> bool:
+    """Return whether a job among these caused a fault and is under quarantine: it may cause the next one.
+
+    Args:
+        run: `paths.run`.
+        users: User of each job.
+        now_s: Seconds since the epoch.
+    """
+    for job_id, user_id in users.items():
+        faults = faults_of(run, user_id)
+        if any(one.job_id == job_id for one in faults) and (
+            quarantine_of(faults, job_id=job_id, profile_key=None, now_s=now_s) is not None
+        ):
+            return True
+    return False
 
 
 def faults_of(run: Path, user_id: int) -> tuple[Caused, ...]:

@@ -26,6 +26,7 @@ def serve() -> None:
     server: subprocess.Popen[bytes] | None = None
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(PIPE / "control"))
+    (PIPE / "control").chmod(0o666)  # as the real one
     (PIPE / "open").touch()
     (PIPE / "open").chmod(0o666)  # the real one opens its lock and pid files so
     listener.listen()

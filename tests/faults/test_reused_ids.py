@@ -43,10 +43,19 @@ def held_by(cluster: Cluster, job: int) -> list[dict[str, object]]:
     return [row for row in cluster.allocations("n0") if row["job_id"] == job]
 
 
-@pytest.mark.parametrize("owner", ["nobody", "games"], ids=["of one owner", "of two"])
+BEATS = "for n in $(seq 200); do echo $n > beat; sleep 0.1; done"
+ALONE = "a=$(cat beat); sleep 1; test $a = $(cat beat) && echo alone"
+
+
+@pytest.mark.parametrize(
+    ("owner", "gib"),
+    [("nobody", 8), ("games", 8), ("nobody", 4)],
+    ids=["of one owner", "of two", "of one owner and size"],
+)
 def test_a_job_under_an_id_that_slurm_gave_before_runs_with_its_own_booking(
-    cluster: Cluster, owner: str
+    cluster: Cluster, owner: str, gib: int
 ) -> None:
+    """With the same owner and size it may have the earlier run's allocation, which is what it booked."""
     jobs = Jobs(cluster, cluster.place.root / "work")
     spool = cluster.place.root / "spool" / "slurmctld"
     older = spool.with_name("older")
@@ -55,7 +64,8 @@ def test_a_job_under_an_id_that_slurm_gave_before_runs_with_its_own_booking(
     cluster.start_slurmctld()
     cluster.wait("slurmctld answers", cluster.answers, 30)
     cluster.reset_breaker()
-    first = submit(jobs, 4, "--wrap", "sleep 20", user="nobody")
+    (jobs.folder / "beat").unlink(missing_ok=True)
+    first = submit(jobs, 4, "--wrap", BEATS, user="nobody")
     cluster.wait(
         "the first runs", lambda: jobs.state(first) == "RUNNING" and bool(held_by(cluster, first)), 40
     )
@@ -66,17 +76,19 @@ def test_a_job_under_an_id_that_slurm_gave_before_runs_with_its_own_booking(
     cluster.start_slurmctld()
     cluster.wait("slurmctld answers", cluster.answers, 30)
     cluster.reset_breaker()
-    output = jobs.folder / f"second-{owner}.out"
-    second = submit(
-        jobs, 8, f"--output={output}", "--wrap", "echo gpus=$RAD_GPUS shards=$RAD_SHARDS.", user=owner
-    )
+    output = jobs.folder / f"second-{owner}-{gib}.out"
+    shows = f"echo gpus=$RAD_GPUS shards=$RAD_SHARDS.; {ALONE}"
+    second = submit(jobs, gib, f"--output={output}", "--wrap", shows, user=owner)
     assert second == first, "this slurmctld gave another id: nothing was tried"
     ended = jobs.wait(second, timeout_s=150)
     text = output.read_text()
     assert ended["JobState"] == "COMPLETED", text
     assert "gpus=GPU-" in text, f"nothing was reserved for it: {text}"
     # Of a radd that was too late for the shim nothing is booked, and the Prolog asks Slurm.
-    assert "shards=8." in text or "shards=." in text, f"it has what the first job of that id booked: {text}"
+    assert f"shards={gib}." in text or "shards=." in text, (
+        f"it has what the first job of that id booked: {text}"
+    )
+    assert "alone" in text, f"the first run went on beside it: {text}"
     cluster.wait("nothing is reserved", lambda: not cluster.allocations("n0"), 120)
 
 

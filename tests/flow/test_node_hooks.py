@@ -30,6 +30,7 @@ from slurm_plugin.guard.incident_file import write_incidents
 from slurm_plugin.guard.incidents import Incident
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.window import JobUsage, read_job, write_job, write_window
+from slurm_plugin.mps.quarantine import Caused, add_fault
 from slurm_plugin.mps.state import State, read_state, write_state
 
 SHARED = Booking(
@@ -164,6 +165,26 @@ def test_who_causes_no_fault_or_shares_no_server_is_under_no_quarantine(tmp_path
     hooks.run("epilog", 6, SLURM_JOB_EXIT_CODE="256")
     assert "MPS server" not in hooks.log("epilog")
     assert not (tmp_path / "run" / "mps-faults").exists()
+
+
+@pytest.mark.parametrize("status", ["0", "15"], ids=["status 0", "cancelled"])
+def test_a_job_whose_fault_the_monitor_recorded_is_apart_whatever_its_end(
+    tmp_path: Path, status: str
+) -> None:
+    hooks = Hooks(tmp_path, partition='mps_server = "gpu"')
+    hooks.run("prolog", 6)
+    (allocation,) = (
+        LedgerStore(tmp_path / "run", clock=SystemClock(), boot_id=boot_id()).read().ledger.allocations
+    )
+    caused = Caused(
+        job_id=6, restart=0, profile_key=allocation.profile_key, time_s=SystemClock().now_s() - 600.0
+    )
+    user_id = int(hooks.slurm(6)["SLURM_JOB_UID"])
+    add_fault(tmp_path / "run", user_id, caused, clock=SystemClock())
+    hooks.run("epilog", 6, SLURM_JOB_EXIT_CODE=status)
+    assert "its GPU fault ended its MPS server; until " in hooks.log("epilog")
+    hooks.run("prolog", 7)
+    assert served_by(hooks, 7) == str(user_id)
 
 
 def test_a_late_epilog_leaves_the_run_alone_that_began_since(hooks: Hooks) -> None:

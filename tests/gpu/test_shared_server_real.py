@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from gpu.programs import Client, Results, eventually
@@ -13,8 +14,10 @@ from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps import Mps
+from slurm_plugin.mps.access import admitted
 from slurm_plugin.mps.daemon import Daemon
 from slurm_plugin.mps.node import CONTROL, MOST_CLIENTS
+from slurm_plugin.mps.quarantine import faults_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(os.geteuid() != 0, reason="starts daemons for other users")]
 
@@ -108,14 +111,33 @@ def test_a_fault_ends_both_users_and_names_the_job_at_fault(node: Shared, result
         client.wait_ready()
     node.sample_for(1.5)
     culprit.fault()
-    node.sample_until("told", lambda: bool(node.incidents()))
+    node.sample_until("incident", lambda: bool(node.incidents()))
     (one, *_) = node.incidents()
     results.add(kind=one.kind, culprit=one.culprit, victims=one.victims, detail=one.detail)
     assert (one.kind, one.culprit, one.culprit_user_id, one.victims) == ("fault", 1, USER, (2,))
     assert "error" in failed(victim)
+    assert [one.job_id for one in faults_of(node.run, USER)] == [1]
     later = node.client(node.job(3, user=OTHER), 512, user=OTHER)
     later.wait_ready()
-    assert later.beats_on() and later.pid in node.listed()
+    assert later.beats_on() and later.pid in node.listed("j3"), "on a server of its own"
+
+
+def test_a_process_that_no_sample_showed_is_known_by_its_user(node: Shared, results: Results) -> None:
+    """The daemon's log names the user of each pid that connects."""
+    env, other = node.job(1), node.job(2, user=OTHER)
+    stays, victim = node.client(env, 512), node.client(other, 512, user=OTHER)
+    for client in (stays, victim):
+        client.wait_ready()
+    node.sample_for(1.5)
+    culprit = node.client(env, 256, "fault")
+    culprit.wait_ready()
+    culprit.fault()
+    culprit.process.wait(30)  # before the next sample
+    node.sample_until("incident", lambda: bool(node.incidents()))
+    (one, *_) = node.incidents()
+    results.add(culprit=one.culprit, user=one.culprit_user_id, victims=one.victims, detail=one.detail)
+    assert (one.culprit, one.culprit_user_id, one.victims) == (1, USER, (2,))
+    assert [one.job_id for one in faults_of(node.run, USER)] == [1]
 
 
 def test_only_users_with_a_job_there_connect(node: Shared, results: Results) -> None:
@@ -123,8 +145,12 @@ def test_only_users_with_a_job_there_connect(node: Shared, results: Results) -> 
     other = node.job(2, user=OTHER)
     assert node.refused(env, STRANGER)
     assert not node.refused(other, OTHER)
+    pipe = Path(other["CUDA_MPS_PIPE_DIRECTORY"])
+    modes = {path.name: oct(path.lstat().st_mode) for path in pipe.iterdir()}
+    results.add(modes=modes, admitted={path.name: sorted(admitted(path)) for path in pipe.iterdir()})
     Mps(node.run).release(2)
     assert node.refused(other, OTHER), "his last job there is over"
+    assert admitted(pipe / "control") == {USER}, "also where a process had opened it before"
     one = node.client(env, 256)
     one.wait_ready()
     assert one.beats_on()

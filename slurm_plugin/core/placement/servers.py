@@ -51,3 +51,12 @@ def is_server_key(name: str) -> bool:
 def user_of(key: str) -> int | None:
     """Return the only user of a server; None for a server that is not one user's by its key."""
     return int(key) if key.isdecimal() else None
+
+
+def is_shared(key: str) -> bool:
+    """Return whether jobs of several users may be on a server.
+
+    >>> [key for key in ("1000", "all", "aa51146d38077", "j7") if is_shared(key)]
+    ['all', 'aa51146d38077']
+    """
+    return user_of(key) is None and not key.startswith("j")

@@ -24,6 +24,7 @@ from slurm_plugin.guard.leaving import LEAVING_S, Leaving
 from slurm_plugin.guard.watch import Guard
 from slurm_plugin.monitor.attribution import Traced
 from slurm_plugin.mps.daemon import LOG
+from slurm_plugin.mps.quarantine import faults_of
 from slurm_plugin.mps.state import State, write_state
 
 ALICE, BOB = 1001, 1002
@@ -322,6 +323,7 @@ def tell_fault(
     jobs: tuple[int, ...] = (1,),
     key: str | None = None,
     users: dict[int, int] | None = None,
+    by: int | None = None,
 ) -> None:
     place = bench.run / "mps" / "GPU-a" / (key or str(user))
     write_state(place, State(daemon=ME, server=ME, jobs=dict.fromkeys(jobs, 4 * GIB), users=users or {}))
@@ -331,6 +333,9 @@ def tell_fault(
         *map(str, ended),
     ]
     text = "".join(f"[2026-11-22 04:42:39.767 Server  1122] {line}\n" for line in lines)
+    if by is not None:
+        connects = f"NEW CLIENT {culprit} from user {by}: Server already exists"
+        text = f"[2026-11-22 04:42:38.767 Control  1100] {connects}\n{text}"
     (place / LOG).write_text(text)
 
 
@@ -410,6 +415,65 @@ def test_a_fault_on_a_server_of_several_users_blames_the_one_job(tmp_path: Path,
     bench.look(1)
     (one,) = read_incidents(bench.run)
     assert (one.kind, one.culprit, one.culprit_user_id, one.victims) == ("fault", 2, BOB, (1,))
+
+
+def test_a_fault_on_a_shared_server_is_recorded_while_its_job_runs(tmp_path: Path):
+    """Its job may go on for hours, be cancelled or end with status 0, and cause the next one before that."""
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, BOB))
+    tell_fault(bench, 21, 21, 11, key="all", jobs=(1, 2), users={1: ALICE, 2: BOB})
+    bench.look(1, restart=3)
+    (one,) = faults_of(bench.run, BOB)
+    assert (one.job_id, one.restart) == (2, 3)
+    assert faults_of(bench.run, ALICE) == ()
+
+
+@pytest.mark.parametrize("key", [str(ALICE), "j2"])
+def test_a_fault_that_ends_nobody_elses_job_keeps_nobody_apart(tmp_path: Path, key: str):
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, ALICE))
+    tell_fault(bench, 21, 21, key=key, jobs=(2,), users={2: ALICE})
+    bench.look(1)
+    assert read_incidents(bench.run)[0].culprit == 2
+    assert faults_of(bench.run, ALICE) == ()
+
+
+def test_a_process_that_no_sample_showed_is_its_users(tmp_path: Path):
+    """A process of less than a second beside one that stays: no sample knows its job, and the job misses none."""
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, BOB))
+    tell_fault(bench, 71, 71, 11, key="all", jobs=(1, 2), users={1: ALICE, 2: BOB}, by=BOB)
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert (one.culprit, one.culprit_user_id, one.victims) == (2, BOB, (1,))
+    assert [one.job_id for one in faults_of(bench.run, BOB)] == [2]
+
+
+def test_of_several_jobs_of_its_user_each_may_have_been_at_fault(tmp_path: Path):
+    bench = Bench(tmp_path, source="nvml", users=(BOB, BOB))
+    users = {1: BOB, 2: BOB, 7: ALICE}
+    tell_fault(bench, 71, 71, 72, key="all", jobs=tuple(users), users=users, by=BOB)
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert (one.culprit, one.culprit_user_id, one.victims) == (None, BOB, (7,))
+    assert one.detail.startswith("an unidentified process")
+    assert sorted(one.job_id for one in faults_of(bench.run, BOB)) == [1, 2]
+
+
+def test_a_user_without_a_job_on_the_server_is_no_reason_to_keep_anybody_apart(tmp_path: Path):
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, BOB))
+    tell_fault(bench, 71, 71, 11, key="all", jobs=(1, 2), users={1: ALICE, 2: BOB}, by=4711)
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert (one.culprit, one.culprit_user_id, one.victims) == (None, None, (1,))
+    assert not (bench.run / "mps-faults").exists()
+
+
+def test_a_fault_that_cannot_be_recorded_costs_no_incident(tmp_path: Path):
+    bench = Bench(tmp_path, source="nvml", users=(ALICE, BOB))
+    bench.run.mkdir()
+    (bench.run / "mps-faults").touch()
+    tell_fault(bench, 21, 21, 11, key="all", jobs=(1, 2), users={1: ALICE, 2: BOB})
+    bench.look(1)
+    (one,) = read_incidents(bench.run)
+    assert one.culprit == 2
 
 
 def test_a_shared_servers_log_blames_no_job_that_was_never_on_it(tmp_path: Path):

@@ -25,6 +25,15 @@ def test_two_faults_and_other_lines():
     assert [one.culprit for one in found] == [1385, 2001]
 
 
+def test_the_user_of_who_is_at_fault_is_the_one_that_connected_last_under_its_pid():
+    lines = [
+        *(f"[2026 Control 9] NEW CLIENT 1385 from user {user}: Server already exists" for user in (7, 4711)),
+        *RECORDED.splitlines(),
+        "[2026 Server 1122] NEW CLIENT 1385 from user 8: Server already exists",
+    ]
+    assert [one.user_id for one in faults_in(lines)] == [4711]
+
+
 def test_a_log_without_faults():
     assert faults_in(RECORDED.splitlines()[:2]) == ()
     assert faults_in(["[2026 Server 1] The following client process have a sticky error set:"] * 3) == ()

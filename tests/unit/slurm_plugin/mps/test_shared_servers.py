@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from mps_setup import GPU, Setup, as_user, made, pytestmark  # noqa: F401 - the mark of this module
 
+from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps.access import admit, admitted
 from slurm_plugin.mps.node import MOST_CLIENTS, SPARE_CLIENTS
+from slurm_plugin.mps.quarantine import FIRST_S, Caused, add_fault
 from slurm_plugin.mps.simulated import SimulatedMps
 from slurm_plugin.mps.state import State, read_state
 
@@ -50,6 +57,45 @@ def test_users_share_a_server_and_only_those_with_a_job_there_reach_it(setup: Se
         assert as_user(user, "ls", f"{setup.place(key='all')}/log") != 0
     setup.mps.stop_unused(())
     assert not setup.place(key="all").exists()
+
+
+KEEPS = """
+import os, socket, sys
+kept = f"/proc/self/fd/{os.open(sys.argv[1], os.O_PATH)}"
+for _ in range(2):
+    with socket.socket(socket.AF_UNIX) as connection:
+        print(connection.connect_ex(kept), flush=True)
+    sys.stdin.readline()
+"""
+"""A program that opens the daemon's socket once and connects by what it opened, now and after its job's end."""
+
+
+def test_a_socket_that_was_opened_in_a_job_is_closed_to_its_user_afterwards(setup: Setup) -> None:
+    setup.acquire(1, user_id=ALICE, key="all")
+    setup.acquire(2, user_id=BOB, key="all")
+    argv = [sys.executable, "-c", KEEPS, str(setup.place(key="all") / "pipe" / "control")]
+    with subprocess.Popen(
+        argv, user=ALICE, group=ALICE, extra_groups=[], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as kept:
+        assert kept.stdin is not None and kept.stdout is not None
+        assert int(kept.stdout.readline()) == 0
+        setup.mps.release(1)
+        kept.stdin.write(b"\n")
+        kept.stdin.flush()
+        assert int(kept.stdout.readline()) == errno.EACCES
+        kept.stdin.write(b"\n")
+    assert reaches(setup, BOB)
+
+
+def test_a_socket_of_root_s_alone_stays_root_s(tmp_path: Path) -> None:
+    privileged, for_all = tmp_path / "control_privileged", tmp_path / "log"
+    os.mkfifo(privileged, 0o600)
+    os.mkfifo(for_all)
+    for_all.chmod(0o666)
+    for users in ((ALICE, BOB), (BOB,)):
+        admit(tmp_path, users)
+        assert admitted(for_all) == set(users) and admitted(privileged) == set()
+    assert stat.S_IMODE(for_all.stat().st_mode) & stat.S_IRWXO == 0
 
 
 def test_a_hook_that_was_killed_before_it_removed_the_access_is_repeated(setup: Setup) -> None:
@@ -92,6 +138,27 @@ def test_a_job_that_may_find_no_slot_gets_a_server_of_its_own(setup: Setup, conn
     assert setup.mps.jobs() == {GPU: {1, 2, 3}}
     setup.mps.release(3)
     assert not setup.place(key="j3").exists()
+
+
+def test_nobody_elses_job_joins_one_that_caused_a_fault(setup: Setup) -> None:
+    """Its job may run on, and end each rerun of the jobs that it ended."""
+    setup.acquire(1, user_id=ALICE, key="all")
+    caused = Caused(job_id=1, restart=0, profile_key="ab", time_s=SystemClock().now_s())
+    add_fault(setup.run, ALICE, caused, clock=SystemClock())
+    for job, user, server in ((2, BOB, "j2"), (3, ALICE, "all")):
+        pipe = setup.acquire(job, user_id=user, key="all")["CUDA_MPS_PIPE_DIRECTORY"]
+        assert pipe == f"{setup.place(key=server)}/pipe"
+    setup.mps.release(1)
+    setup.acquire(4, user_id=BOB, key="all")
+    assert set(read_state(setup.place(key="all")).jobs) == {3, 4}, "who caused it has left"
+
+
+def test_a_fault_of_long_ago_keeps_nobody_away(setup: Setup) -> None:
+    setup.acquire(1, user_id=ALICE, key="all")
+    caused = Caused(job_id=1, restart=0, profile_key=None, time_s=SystemClock().now_s() - FIRST_S - 1)
+    add_fault(setup.run, ALICE, caused, clock=SystemClock())
+    setup.acquire(2, user_id=BOB, key="all")
+    assert set(read_state(setup.place(key="all")).jobs) == {1, 2}
 
 
 def test_a_job_alone_has_its_server_whatever_it_needs(setup: Setup) -> None:
