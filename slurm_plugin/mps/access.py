@@ -57,7 +57,14 @@ def _is_for_clients(path: Path) -> bool:
     mode = path.lstat().st_mode
     if not stat.S_ISSOCK(mode) and not stat.S_ISFIFO(mode):
         return False
-    return bool(mode & stat.S_IWOTH) or _ATTRIBUTE in os.listxattr(path)
+    return bool(mode & stat.S_IWOTH) or _has_list(path)
+
+
+def _has_list(path: Path) -> bool:
+    try:
+        return bool(os.getxattr(path, _ATTRIBUTE))
+    except OSError:
+        return False
 
 
 def admitted(folder: Path) -> frozenset[int]:

@@ -64,4 +64,4 @@ class LogWatch:
             if size > MOST_BYTES:
                 file.truncate(0)
                 self._offsets[path] = 0
-        return whole.decode(errors="replace").splitlines()
+        return whole.decode(errors="replace").split("\n")
