@@ -542,6 +542,14 @@ def test_plugins_may_be_named_in_either_way(word: str):
         ({"monitored": False}, "warn", "the guard does not act", "rad-monitor"),
         ({"mps_control": None}, "warn", "time slicing", "streams"),
         ({"acls": False}, "fail", "access control lists", "/run/rad"),
+        ({}, "ok", 'mps_server = "user": jobs of different users take turns', ""),
+        ({"config": sharing(mps_server="gpu")}, "ok", 'with "user" jobs of different users take turns', ""),
+        (
+            {"config": sharing(mps_server="account")},
+            "warn",
+            'mps_server = "account" in partition gpu is as "user"',
+            "AccountingStorageEnforce",
+        ),
         (
             {"config": sharing(on_overrun="warn")},
             "warn",
