@@ -542,8 +542,6 @@ def test_plugins_may_be_named_in_either_way(word: str):
         ({"monitored": False}, "warn", "the guard does not act", "rad-monitor"),
         ({"mps_control": None}, "warn", "time slicing", "streams"),
         ({"acls": False}, "fail", "access control lists", "/run/rad"),
-        ({}, "ok", 'mps_server = "user": jobs of different users take turns', ""),
-        ({"config": sharing(mps_server="gpu")}, "ok", 'with "user" jobs of different users take turns', ""),
         (
             {"config": sharing(mps_server="account")},
             "warn",
@@ -798,3 +796,20 @@ def test_a_configless_login_node_is_sent_no_gres_conf() -> None:
     assert [each.level for each in found] == ["unseen"]
     facts = dataclasses.replace(GOOD, gres=None)
     assert [each.level for each in examine(facts) if each.subject == "gres.conf"] == ["fail"]
+
+
+@pytest.mark.parametrize(
+    ("enforced", "chosen", "others"),
+    [
+        ("", "user", ["gpu"]),
+        ("", "gpu", ["user"]),
+        ("associations", "account", ["user", "gpu"]),
+        ("associations", "gpu", ["user", "account"]),
+    ],
+)
+def test_it_says_what_another_mps_server_would_bring(enforced: str, chosen: str, others: list[str]) -> None:
+    slurm = ConfFile(settings={**SLURM, "accountingstorageenforce": enforced}, lines=NODES)
+    facts = replace(GOOD, config=sharing(mps_server=chosen), slurm=slurm)
+    (found,) = (one for one in examine(facts) if one.subject == "MPS servers")
+    assert found.level == "ok" and f'mps_server = "{chosen}": ' in found.text
+    assert re.findall(r'with "(\w+)"', found.text) == others
