@@ -809,7 +809,7 @@ def test_a_configless_login_node_is_sent_no_gres_conf() -> None:
 )
 def test_it_says_what_another_mps_server_would_bring(enforced: str, chosen: str, others: list[str]) -> None:
     slurm = ConfFile(settings={**SLURM, "accountingstorageenforce": enforced}, lines=NODES)
-    facts = replace(GOOD, config=sharing(mps_server=chosen), slurm=slurm)
+    facts = dataclasses.replace(GOOD, config=sharing(mps_server=chosen), slurm=slurm)
     (found,) = (one for one in examine(facts) if one.subject == "MPS servers")
     assert found.level == "ok" and f'mps_server = "{chosen}": ' in found.text
     assert re.findall(r'with "(\w+)"', found.text) == others
