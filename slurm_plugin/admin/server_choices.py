@@ -9,7 +9,7 @@ CHOICES: dict[ServerScope, str] = {
     "account": "jobs of one Slurm account run at once on a GPU, and a GPU fault ends the account's jobs there",
     "gpu": "all jobs run at once on a GPU, and a GPU fault ends the shared jobs of all users there",
 }
-"""What jobs get, and what a fault costs. Whoever shared a server with a fault runs again."""
+"""What jobs get, and what a fault costs; the other jobs of the server run again."""
 
 
 def others(chosen: ServerScope, *, accounts: bool) -> str:
