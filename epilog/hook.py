@@ -269,10 +269,10 @@ def _note_in_slurm(
     why: bool,
 ) -> None:
     """Write into the job's AdminComment why it was stopped or is under quarantine, or its usage for accounts."""
+    slurm_conf, log = find_slurm_conf(node.config.paths.slurm_conf, os.environ), Path(node.config.paths.log)
+    if not has_slurmdbd(slurm_conf):  # slurmctld takes no notes on a job that is completing
+        return
     if why or outcome.kind in ("overrun", "idle"):
-        note_reason(job, booking, outcome, node.slurm(), key=key)
+        note_reason(job, booking, outcome, slurm_conf=slurm_conf, log=log, key=key)
     elif node.config.features.accounting:
-        slurm_conf = find_slurm_conf(node.config.paths.slurm_conf, os.environ)
-        if has_slurmdbd(slurm_conf):
-            log = Path(node.config.paths.log)
-            note_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=log, key=key)
+        note_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=log, key=key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from epilog.run_record import activity_of
 from slurm_plugin.core.comments.admin_comment import Event, Note, signed_note
@@ -12,26 +11,24 @@ from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.node.hook_env import HookJob
 
-if TYPE_CHECKING:  # an ordinary job ends without a Slurm query
-    from slurm_plugin.slurm.control import SlurmControl
-
 
 def note_reason(
-    job: HookJob, booking: Booking, outcome: Outcome, control: SlurmControl, *, key: bytes
+    job: HookJob, booking: Booking, outcome: Outcome, *, slurm_conf: Path | None, log: Path, key: bytes
 ) -> None:
-    """Write into the job's AdminComment why it was stopped, or that it is under quarantine.
+    """Write into the job's AdminComment why it was stopped, or that it is under quarantine; sacct shows it.
 
     Args:
         job: The job, as slurmd passes it to its hooks.
         booking: What was booked for it.
         outcome: How it ended.
-        control: Slurm.
+        slurm_conf: SLURM_CONF of this node's slurmd; None leaves it to Slurm.
+        log: RAD's log folder; sacctmgr's output goes to accounting.log, and sacctmgr is not waited for.
         key: The cluster's key.
 
     Raises:
-        SlurmError: Slurm refused or did not answer.
+        SlurmError: sacctmgr could not be started.
     """
-    from slurm_plugin.slurm.control import JobChange
+    from slurm_plugin.slurm.queries.accounting import write_admin_comment
 
     note = Note(
         event="failed",
@@ -43,7 +40,7 @@ def note_reason(
         else outcome.evidence or "",
     )
     text = signed_note(note, job_id=job.job_id, user_id=job.user_id, key=key)
-    control.update(job.job_id, JobChange(admin_comment=text))
+    write_admin_comment(job.job_id, text, slurm_conf=slurm_conf, log_path=log / "accounting.log")
 
 
 def note_peak(

@@ -200,6 +200,7 @@ def rad_toml(spec: ClusterSpec, place: Place, *, node: NodeSpec | None, web_port
         "telemetry": "auto" if shown.devices else "simulated",
         "simulated_folder": "" if shown.devices else place.gpus(shown.name),
         "sharing": spec.sharing,
+        "mps_server": "user",
         "share_multi_gpu": "true" if spec.spread_shards else "false",
         "shard_mib": SHARD_MIB,
         "gpu_memory_mib": smallest_mib - RESERVED_MIB,

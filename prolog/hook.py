@@ -14,7 +14,7 @@ from prolog.demand import signed_booking, wanted_by
 from prolog.environment import environment_of, mps_of
 from prolog.no_gpus import why_no_start
 from prolog.place import SOON_S, Placed, context_of
-from prolog.servers import with_server
+from prolog.servers import note_apart, with_server
 from slurm_plugin.core.booking.step_environment import task_variables
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.last_good import config_in_force
@@ -170,6 +170,8 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
             variables["RAD_SHARDS"] = str(wanted.shards)
         node.job_file(job.job_id).place(variables, placed.allocation, boot_id=node.store.boot_id)
         log.write(EventKind.PLACED, choice, policy=policy, gpus=gpus)
+        if demand.apart and (problem := note_apart(node, job, demand.apart)):
+            log.write(EventKind.NOT_REPORTED, problem)
         if may_hold_old_text(job):
             from prolog.outputs import note_outputs  # most jobs have new files
 

@@ -57,6 +57,23 @@ def _quarantine(node: Node, demand: Demand) -> str:
     return f"no MPS server with other users until {found.until}: {whose} caused GPU faults"
 
 
+def note_apart(node: Node, job: HookJob, apart: str) -> str:
+    """Write into a job's AdminComment why it shares no server with other users; return why that failed, or "".
+
+    Args:
+        node: This node.
+        job: The job, as slurmd passes it to its hooks.
+        apart: The reason.
+    """
+    from slurm_plugin.slurm.warning import warn  # few jobs are under quarantine
+
+    try:
+        warn(job.job_id, apart, node.slurm(), restart=job.restart, key=node.key())
+    except SlurmError as exc:
+        return str(exc)
+    return ""
+
+
 def _account(node: Node, job: HookJob) -> str:
     """Return the job's account; "" where Slurm does not check that its user belongs to it, or does not answer."""
     slurm_conf = find_slurm_conf(node.config.paths.slurm_conf, {"SLURM_CONF": node.slurm_conf or ""})

@@ -35,6 +35,7 @@ class Finding:
         processes: The processes that use it.
         response: The response, from rad.toml and from whether it can affect other jobs.
         idle_s: How long an idle job has computed nothing.
+        then: What happens to the job if nothing changes; "" for nothing.
     """
 
     kind: Kind
@@ -48,6 +49,7 @@ class Finding:
     restart: int = 0
     response: Response = "warn"
     idle_s: float = 0.0
+    then: str = ""
 
     @property
     def excess_bytes(self) -> int:
@@ -68,7 +70,8 @@ class Finding:
             case "outside-mps":
                 return f"uses {self.gpu} without its MPS server (pid {pids}, {used})"
             case "idle":
-                return f"has held {used} on {self.gpu} and computed nothing for {self.idle_s / 60:.0f} min (pid {pids})"
+                for_min = f"{self.idle_s / 60:.0f} min"
+                return f"has held {used} on {self.gpu} and computed nothing for {for_min} (pid {pids}){self.then}"
             case "unmanaged":
                 subject = "a process of no job" if self.job_id is None else f"job {self.job_id}"
                 return f"{subject} uses {used} on {self.gpu}, which a job has exclusively (pid {pids})"

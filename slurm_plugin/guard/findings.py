@@ -22,6 +22,9 @@ from slurm_plugin.guard.sample import Sample, Share
 from slurm_plugin.guard.unmanaged import unmanaged_on
 from slurm_plugin.monitor.attribution import Traced
 
+NOTICE_S = 60.0
+"""Time from the warning of an idle job to its end."""
+
 _SLACK_S = 5.0
 """Allowed clock difference between a reservation and the first process of its job."""
 
@@ -80,10 +83,19 @@ def _attributed(
 
 
 def _idle(share: Share, sample: Sample) -> Iterator[Finding]:
-    """Find a job on its GPU that is idle, where rad.toml has something done to it."""
+    """Find a job on its GPU that is idle, where rad.toml has something done to it; it is warned before it is stopped.
+
+    A job that is ending takes no more notes in Slurm.
+    """
     action, idle_s = share.settings.idle_action, sample.idle.get(share.allocation.job_id)
-    if action != "none" and idle_s is not None and share.reading.uuid in share.allocation.gpus:
+    if action == "none" or idle_s is None or share.reading.uuid not in share.allocation.gpus:
+        return
+    after_s = share.settings.idle_after_s
+    if action == "warn" or idle_s >= after_s + min(after_s, NOTICE_S):
         yield replace(share.finding("idle", 0, action), idle_s=idle_s)
+    else:
+        then = "; it is stopped and requeued soon" if action == "requeue" else "; it is ended soon"
+        yield replace(share.finding("idle", 0, "warn"), idle_s=idle_s, then=f"{then} unless it computes")
 
 
 def _elsewhere(share: Share, sample: Sample) -> Iterator[Finding]:

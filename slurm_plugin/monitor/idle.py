@@ -1,4 +1,4 @@
-"""Jobs that hold memory of a GPU and compute nothing: notebooks that nobody uses, sleeping sessions, hung programs."""
+"""Jobs that hold memory of a GPU and compute nothing: unused notebooks, sleeping sessions, hung programs."""
 
 from __future__ import annotations
 

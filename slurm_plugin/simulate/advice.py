@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.records.node import ServerScope
 from slurm_plugin.simulate.command import simulate
 from slurm_plugin.simulate.question import Question
 from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.trace_job import as_words
+from slurm_plugin.simulate.trace_job import TraceJob, as_words
 from slurm_plugin.slurm.versions import Version, release_of
 
 HOUR_S, JOULES_PER_KWH = 3600.0, 3.6e6
@@ -44,6 +46,7 @@ class Advice:
         shared: Figures with RAD.
         passed: Figures with RAD where Slurm's backfill may start jobs ahead of those that have waited for less than
             PASSED_S; None if the site's setting was given.
+        servers: Figures with RAD for each other `mps_server`, where the jobs have several users.
         assumed_mib: Assumed need of jobs of unknown peak; None if they keep their GPU.
     """
 
@@ -53,6 +56,7 @@ class Advice:
     whole: dict[str, Any]
     shared: dict[str, Any]
     passed: dict[str, Any] | None = None
+    servers: Mapping[ServerScope, dict[str, Any]] = field(default_factory=dict)
     assumed_mib: int | None = None
 
     @property
@@ -89,6 +93,14 @@ def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> 
     if not question.min_age_reserve_s:
         ways.append(replace(shared, min_age_reserve_s=PASSED_S))
     found = [simulate(way, clock, show_progress=show_progress) for way in ways]
+    servers = {
+        scope: simulate(
+            replace(shared, settings=replace(question.settings, mps_server=scope)),
+            clock,
+            show_progress=show_progress,
+        )
+        for scope in _other_servers(question, jobs)
+    }
     return Advice(
         jobs=len(jobs),
         slurm=question.slurm,
@@ -96,8 +108,20 @@ def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> 
         whole=found[0],
         shared=found[1],
         passed=found[2] if len(found) > 2 else None,
+        servers=servers,
         assumed_mib=question.assumed_mib,
     )
+
+
+def _other_servers(question: Question, jobs: Sequence[TraceJob]) -> tuple[ServerScope, ...]:
+    """Return the other choices of `mps_server` that can make a difference: none where one user has all jobs."""
+    settings = question.settings
+    users = question.users or len({job.user for job in jobs})
+    if users < 2 or settings.sharing != "mps" or settings.one_user_per_gpu:
+        return ()
+    accounts = bool(question.users) or any(job.account for job in jobs)
+    scopes: tuple[ServerScope, ...] = ("user", "account", "gpu") if accounts else ("user", "gpu")
+    return tuple(scope for scope in scopes if scope != settings.mps_server)
 
 
 def as_text(advice: Advice) -> str:
@@ -114,6 +138,7 @@ def as_text(advice: Advice) -> str:
         f"Sharing would have saved {_number(saved['gpu_hours'])} GPU hours and "
         f"{_number(saved['waiting_hours'])} hours of waiting, over {advice.jobs_done} jobs.",
         *_passing(advice),
+        *_serving(advice),
         f"Simulated as Slurm {release_of(advice.slurm)} counts and plans shared GPUs; --slurm names another.",
         f"{advice.known} of {advice.jobs} jobs have a known peak of GPU memory.",
     ]
@@ -154,6 +179,22 @@ def _passing(advice: Advice) -> list[str]:
     ]
 
 
+def _serving(advice: Advice) -> list[str]:
+    """Return what each other `mps_server` would change."""
+    lines = []
+    for scope, found in advice.servers.items():
+        completion, makespan = (
+            f"{_number(found[figure] / HOUR_S)} h instead of {_number(advice.shared[figure] / HOUR_S)} h"
+            for figure in ("mean_completion_s", "makespan_s")
+        )
+        slowed = f"{_number(found['p95_slowdown'])} instead of {_number(advice.shared['p95_slowdown'])}"
+        lines.append(
+            f'With mps_server = "{scope}", mean completion would be {completion}, the last job would end after '
+            f"{makespan}, and the P95 slowdown would be {slowed} (docs/admin/isolation.md has the risk)."
+        )
+    return lines
+
+
 def _number(value: float) -> str:
     """Return a number formatted for people.
 
@@ -173,5 +214,6 @@ def as_json(advice: Advice) -> str:
             "whole": advice.whole,
             "shared": advice.shared,
             "passed": advice.passed,
+            "servers": advice.servers,
         }
     )

@@ -13,7 +13,10 @@ import pytest
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
+from lab.simulated_mps import end_server
+from lab.watch import job_of
 from slurm_plugin.core.placement.servers import server_key
+from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.mps.access import admitted
 from slurm_plugin.slurm.commands import SlurmCommands
 from tests.cluster.conftest import jobs_on, started
@@ -73,6 +76,30 @@ def test_two_users_share_a_server_until_one_has_no_job_there(jobs: Jobs, own: Cl
 
     own.slurm("scancel", str(second))
     own.wait("the server is gone", lambda: not pipe.exists(), 30)
+
+
+def test_a_fault_costs_its_own_job_the_server_and_the_other_a_rerun(jobs: Jobs, own: Cluster) -> None:
+    culprit, pipe = starts(jobs, FIRST)
+    victim, _ = starts(jobs, SECOND)
+    gpus = own.place.gpus("n0")
+    pid = next(one.pid for one in SimulatedGpus(gpus).read()[0].processes if job_of(one.pid) == (culprit, 0))
+    window = own.place.run / "n0" / "monitor" / "window.json"
+    before = window.stat().st_mtime_ns
+    own.wait("a sample", lambda: window.stat().st_mtime_ns > before + 1_500_000_000, 10)
+    assert len(end_server(own.place.run / "n0", gpus, pid)) == 2
+    own.wait("the culprit ended", lambda: jobs.state(culprit) == "FAILED", 30)
+    own.wait("the other runs again", lambda: jobs.restarts(victim) == 1, 30)
+    found = jobs.wait(victim, "RUNNING", timeout_s=60)
+    assert f"failed because of another job (job {culprit}), requeued unchanged" in found["AdminComment"]
+
+    apart, own_pipe = starts(jobs, FIRST)
+    assert (
+        own_pipe.parent.name == str(pwd.getpwnam(FIRST).pw_uid)
+        and own_pipe.parent.parent == pipe.parent.parent
+    )
+    shown = "no MPS server with other users until"
+    own.wait("it is said", lambda: shown in jobs.fields(apart).get("AdminComment", ""), 20)
+    (own.place.run / "n0" / "mps-faults" / f"{pwd.getpwnam(FIRST).pw_uid}.json").unlink()
 
 
 def test_a_job_that_wants_a_server_of_its_own_has_one(jobs: Jobs) -> None:

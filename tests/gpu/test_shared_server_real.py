@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.access import admitted
-from slurm_plugin.mps.daemon import Daemon
+from slurm_plugin.mps.daemon import LOG, Daemon
 from slurm_plugin.mps.node import CONTROL, MOST_CLIENTS
 from slurm_plugin.mps.quarantine import faults_of
 
@@ -41,6 +42,12 @@ class Shared(Node):
             for server in daemon.servers(deadline)
             for word in daemon.ask(f"get_client_list {server}", deadline).split()
         }
+
+    def log(self) -> list[str]:
+        """Return what the daemons logged of clients and faults."""
+        paths = (self.run / "mps").glob(f"*/*/{LOG}")
+        lines = [line for path in paths for line in path.read_text(errors="replace").splitlines()]
+        return [line for line in lines if re.search("NEW CLIENT|fatal|sticky|] [0-9]+$", line)]
 
     def refused(self, env: Mapping[str, str], user: int) -> bool:
         """Return whether a client of a user does not get to the server of this environment.
@@ -135,6 +142,7 @@ def test_a_process_that_no_sample_showed_is_known_by_its_user(node: Shared, resu
     culprit.process.wait(30)  # before the next sample
     node.sample_until("incident", lambda: bool(node.incidents()))
     (one, *_) = node.incidents()
+    results.add(pids={"job 1": [stays.pid, culprit.pid], "job 2": [victim.pid]}, log=node.log())
     results.add(culprit=one.culprit, user=one.culprit_user_id, victims=one.victims, detail=one.detail)
     assert (one.culprit, one.culprit_user_id, one.victims) == (1, USER, (2,))
     assert [one.job_id for one in faults_of(node.run, USER)] == [1]

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from slurm_plugin.admin.options import Command
+from slurm_plugin.admin.server_choices import CHOICES
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.exits import Exit
+from slurm_plugin.core.records.node import ServerScope
 
 if TYPE_CHECKING:
     from slurm_plugin.admin.install.slurm_files import Plan
@@ -56,6 +58,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="Size of a shard.",
 )
+@click.option(
+    "--mps-server",
+    type=click.Choice(list(CHOICES)),
+    default=PartitionConfig().mps_server,
+    show_default=True,
+    help="Which jobs on a GPU share one MPS server: those of a user, of a Slurm account, or all.",
+)
 @click.option("--slurm-user", help="User that slurmctld runs as; default: from slurm.conf, else slurm.")
 @click.option("--key", "with_key", is_flag=True, help="Create the cluster key if there is none.")
 @click.option(
@@ -75,6 +84,7 @@ def install(
     gpus: int | None,
     gpu_memory_mib: int | None,
     shard_mib: int,
+    mps_server: ServerScope,
     slurm_user: str | None,
     with_key: bool,
     edit_slurm: bool,
@@ -105,6 +115,7 @@ def install(
         gpu_memory_mib=gpu_memory_mib,
         known_memory_mib=there.gpu_memory_mib,
         shard_mib=shard_mib,
+        mps_server=mps_server,
         slurm_user=slurm_user or there.slurm_user,
         clock=SystemClock(),
     )
@@ -129,6 +140,8 @@ def install(
     _change(wanted, root / etc.lstrip("/"), dry_run=dry_run)
     if not dry_run:
         installing.have_loaded(steps)
+    if any(step.action == "write" and step.path.name == "rad.toml" for step in steps):
+        click.echo(f'mps_server = "{mps_server}": {CHOICES[mps_server]}; --mps-server chooses.')
 
 
 def _change(wanted: Sequence[Write], etc: Path, *, dry_run: bool) -> None:

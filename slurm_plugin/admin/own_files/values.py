@@ -49,6 +49,7 @@ def install_values(
     slurm_user: str,
     clock: Clock,
     known_memory_mib: int | None = None,
+    mps_server: str = "user",
 ) -> tuple[dict[str, str], list[dict[str, str]]]:
     """Return the values of all templates, and those of each GPU's lines in gres.conf.
 
@@ -63,6 +64,7 @@ def install_values(
         shard_mib: Size of a shard.
         slurm_user: User that slurmctld runs as.
         clock: Time.
+        mps_server: Which jobs on a GPU share an MPS server.
         known_memory_mib: Fallback for `gpu_memory_mib` if there is no GPU to query; None for none.
 
     Raises:
@@ -102,6 +104,7 @@ def install_values(
         "partition": partition,
         "shard_mib": str(shard_mib),
         "sharing": "mps",
+        "mps_server": mps_server,
         "gpu_memory_mib": str(memory_mib),
         "shards": str(shards_within(memory_mib, shard_mib)),
         "select_parameters": f"CR_Core_Memory,LL_SHARED_GRES,{SPREADING}" if spreads else "CR_Core_Memory",

@@ -69,7 +69,7 @@ class PartitionConfig:
             the pipe directory does so without intent.
         idle_after: A job that has held GPU memory for so long and computed nothing is named idle: "30m", "2h"; "" names
             none.
-        idle_action: What rad-monitor does to an idle job, beside naming it: nothing; write it into the job's
+        idle_action: What rad-monitor does to an idle job, apart from naming it: nothing; write it into the job's
             AdminComment; stop it and run it again as it was; or end it.
         mig: "pass" keeps MIG requests unchanged; "map" turns a request for one GPU, of no type, into the smallest of
             mig_profiles that is large enough for the estimate. The partition's GPUs are then all partitioned, and not

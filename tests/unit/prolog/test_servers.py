@@ -6,13 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fakes import FakeSlurm as AnswersSlurm
 
 from lab.bare_node import make_bare_node
-from prolog.servers import with_server
+from prolog.servers import note_apart, with_server
+from slurm_plugin.core.comments.admin_comment import read_signed
 from slurm_plugin.core.config.load import Config, Features, PartitionConfig, load_config
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.records.node import Demand
 from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.control import JobChange, JobView
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 ENFORCED = "AccountingStorageEnforce=limits,qos\n"
@@ -92,3 +95,19 @@ def test_what_runs_without_mps_has_no_server(tmp_path: Path) -> None:
     assert key(tmp_path, sharing="streams") == ""
     assert key(tmp_path, policy="exclusive") == ""
     assert key(tmp_path, features=Features(mps=False)) == ""
+
+
+def test_a_job_under_quarantine_is_told_so_while_slurm_takes_notes(tmp_path: Path) -> None:
+    config = load_config(make_bare_node(tmp_path, gpus=1, gpu_gib=10))
+    view = JobView(job_id=7, user_id=1000, state="RUNNING", restarts=1)
+    slurm = AnswersSlurm(view)
+    node = replace(Node.here(config, {}), slurm=lambda: slurm)
+    job = HookJob(job_id=7, user_id=1000, group_id=1000, restart=1)
+    assert note_apart(node, job, "no MPS server with other users until noon") == ""
+    ((job_id, change),) = slurm.told
+    assert job_id == 7 and isinstance(change, JobChange)
+    note = read_signed(change.admin_comment or "", job_id=7, user_id=1000, key=node.key())
+    assert note is not None and (note.event, note.detail) == (
+        "warned",
+        "no MPS server with other users until noon",
+    )

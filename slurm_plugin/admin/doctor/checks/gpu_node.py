@@ -12,7 +12,9 @@ from slurm_plugin.admin.doctor.slurm_state import (
     sharing,
     slurm_conf,
 )
+from slurm_plugin.admin.server_choices import CHOICES, others
 from slurm_plugin.core.units import human
+from slurm_plugin.slurm.files.conf_files import enforces_accounts
 
 
 def check_gpus(facts: Facts) -> Iterator[Finding]:
@@ -60,6 +62,21 @@ def check_mps(facts: Facts) -> Iterator[Finding]:
     else:
         yield ok("MPS", facts.mps_control)
     yield from _check_pipes(facts)
+
+
+def check_servers(facts: Facts) -> Iterator[Finding]:
+    """Say which jobs share an MPS server, and what another choice would bring."""
+    accounts = facts.slurm is not None and enforces_accounts(facts.slurm.settings)
+    for name, partition in sharing(facts):
+        if partition.sharing != "mps" or partition.one_user_per_gpu:
+            continue
+        chosen = partition.mps_server
+        if chosen == "account" and facts.slurm is not None and not accounts:
+            text = f'mps_server = "account" in partition {name} is as "user": Slurm does not check accounts'
+            yield warn("MPS servers", text, slurm_conf(facts, "AccountingStorageEnforce", "associations"))
+            continue
+        text = f'partition {name}, mps_server = "{chosen}": {CHOICES[chosen]}; {others(chosen, accounts=accounts)}'
+        yield ok("MPS servers", text)
 
 
 def check_guard(facts: Facts) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from slurm_plugin.admin.doctor.checks.device_isolation import check_apart
 from slurm_plugin.admin.doctor.checks.gpu_memory import check_cards
-from slurm_plugin.admin.doctor.checks.gpu_node import check_gpus, check_guard, check_mps
+from slurm_plugin.admin.doctor.checks.gpu_node import check_gpus, check_guard, check_mps, check_servers
 from slurm_plugin.admin.doctor.checks.gres_conf import check_gres
 from slurm_plugin.admin.doctor.checks.learn import check_learn
 from slurm_plugin.admin.doctor.checks.limits import check_limits
@@ -185,5 +185,6 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_apart,
     check_gpus,
     check_mps,
+    check_servers,
     check_guard,
 )

@@ -449,3 +449,27 @@ def test_what_is_not_certain_is_no_reason_to_stop_anybody():
     assert found(rows, ledger=ledger, jobs={10: 1, 11: 1}, unsure=(11,)) == []
     elsewhere = (allocation(1), allocation(2, gpu="GPU-b"))
     assert found(rows, ledger=elsewhere, jobs={10: 1, 11: 2}, unsure=(11,)) == []
+
+
+@pytest.mark.parametrize("action", ["none", "warn", "requeue", "end"])
+def test_an_idle_job_is_warned_before_it_is_stopped(action: str):
+    partition = replace(CONFIG.partitions["gpu"], idle_after="30m", idle_action=action)  # type: ignore[arg-type]
+    config = replace(CONFIG, partitions={"gpu": partition})
+
+    def responses(idle: dict[int, float]) -> list[tuple[str, str]]:
+        sample = Sample(
+            readings=[reading((11, 4))],
+            ledger=Ledger(allocations=(allocation(1),)),
+            traced={
+                11: Traced(process=Process(pid=11, started_ticks=1), user_id=ALICE, job_id=1, certain=True)
+            },
+            mine=Mine(clients=[("GPU-a", 1)], capped=[("GPU-a", 1)]),
+            ages_s={},
+            now_s=NOW_S,
+            idle=idle,
+        )
+        return [(one.kind, one.response) for one in findings(sample, config)]
+
+    assert responses({}) == []
+    assert responses({1: 1801.0}) == ([] if action == "none" else [("idle", "warn")])
+    assert responses({1: 1861.0}) == ([] if action == "none" else [("idle", action)])

@@ -169,6 +169,8 @@ def test_who_was_stopped_is_told_so_and_is_no_victim(rerun: bool):
     diagnosis = diagnosis_of(ended, (stopped, other), now_s=NOW_S)
     assert diagnosis is not None
     assert (diagnosis.kind, diagnosis.rerun, diagnosis.culprit_user_id) == ("overrun", rerun, ALICE)
+    idle = diagnosis_of(ended, (replace(stopped, kind="idle"),), now_s=NOW_S)
+    assert idle is not None and (idle.kind, idle.rerun) == ("idle", rerun)
     assert diagnosis_of(replace(ended, restart=1), (stopped,), now_s=NOW_S) is None
 
 

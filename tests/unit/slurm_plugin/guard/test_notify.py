@@ -9,8 +9,8 @@ from fakes import FakeSlurm
 
 from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
 from slurm_plugin.guard.finding import Finding
-from slurm_plugin.guard.notify import warn
 from slurm_plugin.slurm.control import JobChange, JobView
+from slurm_plugin.slurm.warning import warn
 
 KEY = b"k" * 32
 JOB = JobView(job_id=7, user_id=1000, state="RUNNING", restarts=2)
@@ -29,7 +29,7 @@ FINDING = Finding(
 
 def written(finding: Finding, job: JobView) -> list[str | None]:
     slurm = FakeSlurm(job)
-    warn(finding, slurm, key=KEY)  # type: ignore[arg-type]
+    warn(7, finding.sentence(), slurm, restart=finding.restart, key=KEY)  # type: ignore[arg-type]
     return [change.admin_comment for _, change in slurm.told if isinstance(change, JobChange)]
 
 
@@ -53,4 +53,3 @@ def test_a_warning_carries_on_what_was_counted_under_a_signature(signed: bool) -
 
 def test_a_run_that_is_over_is_not_warned() -> None:
     assert written(FINDING, replace(JOB, restarts=3)) == []
-    assert written(replace(FINDING, job_id=None), JOB) == []

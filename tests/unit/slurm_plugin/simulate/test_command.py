@@ -211,6 +211,11 @@ def test_advise_takes_users_and_accounts_from_sacct(tmp_path: Path) -> None:
         argv = ["advise", str(tmp_path / "jobs.txt"), "--gpu-memory-mib", "80000", "--gpus-per-node", "2"]
         result = CliRunner().invoke(main, [*argv, "--config", str(tmp_path / "rad.toml"), "--json"])
         assert result.exit_code == 0, result.output
-        found.append(json.loads(result.output)["shared"]["mean_completion_s"])
-    one, apart, account = found
+        found.append(json.loads(result.output))
+    one, apart, account = (advice["shared"]["mean_completion_s"] for advice in found)
     assert apart > one == account
+    assert [set(advice["servers"]) for advice in found] == [set(), {"account", "gpu"}, {"user", "gpu"}]
+    assert found[1]["servers"]["gpu"]["mean_completion_s"] == one
+    assert found[2]["servers"]["user"]["mean_completion_s"] == apart
+    shown = CliRunner().invoke(main, [*argv, "--config", str(tmp_path / "rad.toml")]).output
+    assert f'With mps_server = "user", mean completion would be {apart / 3600:.3g} h instead of' in shown

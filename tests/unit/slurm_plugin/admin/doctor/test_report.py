@@ -543,6 +543,12 @@ def test_plugins_may_be_named_in_either_way(word: str):
         ({"mps_control": None}, "warn", "time slicing", "streams"),
         ({"acls": False}, "fail", "access control lists", "/run/rad"),
         (
+            {"config": sharing(mps_server="account")},
+            "warn",
+            'mps_server = "account" in partition gpu is as "user"',
+            "AccountingStorageEnforce",
+        ),
+        (
             {"config": sharing(on_overrun="warn")},
             "warn",
             "reported, not stopped",
@@ -790,3 +796,20 @@ def test_a_configless_login_node_is_sent_no_gres_conf() -> None:
     assert [each.level for each in found] == ["unseen"]
     facts = dataclasses.replace(GOOD, gres=None)
     assert [each.level for each in examine(facts) if each.subject == "gres.conf"] == ["fail"]
+
+
+@pytest.mark.parametrize(
+    ("enforced", "chosen", "others"),
+    [
+        ("", "user", ["gpu"]),
+        ("", "gpu", ["user"]),
+        ("associations", "account", ["user", "gpu"]),
+        ("associations", "gpu", ["user", "account"]),
+    ],
+)
+def test_it_says_what_another_mps_server_would_bring(enforced: str, chosen: str, others: list[str]) -> None:
+    slurm = ConfFile(settings={**SLURM, "accountingstorageenforce": enforced}, lines=NODES)
+    facts = dataclasses.replace(GOOD, config=sharing(mps_server=chosen), slurm=slurm)
+    (found,) = (one for one in examine(facts) if one.subject == "MPS servers")
+    assert found.level == "ok" and f'mps_server = "{chosen}": ' in found.text
+    assert re.findall(r'with "(\w+)"', found.text) == others

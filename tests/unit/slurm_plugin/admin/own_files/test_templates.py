@@ -34,6 +34,7 @@ VALUES = {
     "simulated_folder": "",
     "shard_mib": "1024",
     "sharing": "mps",
+    "mps_server": "user",
     "share_multi_gpu": "false",
     "gpu_memory_mib": "143156",
     "shards": "139",

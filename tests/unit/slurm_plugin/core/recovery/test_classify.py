@@ -189,6 +189,19 @@ def test_a_victim_runs_again_as_it_was_and_nothing_is_counted_against_it() -> No
         assert "77" in recovery.reason
 
 
+@pytest.mark.parametrize("rerun", [True, False])
+def test_an_idle_job_runs_again_as_it_was_where_the_site_says_so(rerun: bool) -> None:
+    diagnosis = Diagnosis(
+        kind="idle", culprit=7, culprit_user_id=1000, rerun=rerun, detail="computed nothing"
+    )
+    outcome = classify(replace(FAILED, user_id=1000, diagnosis=diagnosis), [], PATTERNS)
+    assert (outcome.kind, outcome.rerun, outcome.evidence) == ("idle", rerun, "computed nothing")
+    recovery = next_attempt(BOOKING, outcome, PARTITION)
+    assert (recovery is not None) == rerun
+    if recovery is not None:
+        assert recovery.booking == BOOKING and not recovery.boost_priority
+
+
 def test_a_victim_of_ones_own_job_is_lent_no_priority() -> None:
     diagnosis = Diagnosis(kind="victim", culprit=77, culprit_user_id=1000)
     outcome = classify(replace(FAILED, user_id=1000, diagnosis=diagnosis), [], PATTERNS)

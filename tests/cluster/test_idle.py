@@ -1,0 +1,70 @@
+"""A job that holds GPU memory and computes nothing: named, warned, requeued as it was; the one that computes is not."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from lab.cluster import Cluster
+from lab.jobs import Jobs
+from lab.place import ClusterSpec, NodeSpec, Place
+from tests.cluster.conftest import jobs_on, started
+
+pytestmark = pytest.mark.cluster
+
+NODE = NodeSpec(name="n0", gpu_mib=(40960, 40960))
+
+
+@pytest.fixture(scope="module")
+def own(place: Place) -> Iterator[Cluster]:
+    root = place.root.with_name(f"{place.root.name}-idle")
+    spec = ClusterSpec(nodes=(NODE,), rad_toml=('idle_after = "6s"',))
+    yield from started(replace(place, root=root), spec)
+
+
+@pytest.fixture
+def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(own, request)
+
+
+def starts(jobs: Jobs, smact: float) -> int:
+    wrap = f"exec python3 fake_train.py --memory 5G --seconds 600 --smact {smact}"
+    job = jobs.submit("--gpus=1", "--comment=rad:memory=6G", "--wrap", wrap)
+    assert job.job_id is not None, job.messages
+    return job.job_id
+
+
+def idle(cluster: Cluster) -> set[int]:
+    """Return the jobs that `rad status` calls idle."""
+    config = cluster.place.etc / "rad.n0.toml"
+    text = cluster.slurm(f"{cluster.place.venv}/bin/rad", "status", "--json", "--config", str(config))
+    gpus = json.loads(text)["gpus"]
+    return {job["job_id"] for gpu in gpus for job in gpu["jobs"] if job["idle_s"] is not None}
+
+
+def acts(cluster: Cluster, action: str) -> None:
+    cluster.set_rad("idle_action", json.dumps(action), restart=False)
+    cluster.daemons.signal("monitor-n0", signal.SIGHUP)
+
+
+def test_an_idle_job_is_named_and_then_treated_as_rad_toml_says(jobs: Jobs, own: Cluster) -> None:
+    works, sleeps = starts(jobs, 0.5), starts(jobs, 0.0)
+    own.wait("it is named", lambda: idle(own) == {sleeps}, 40)
+    assert "computed nothing" not in jobs.fields(sleeps).get("AdminComment", "")
+
+    acts(own, "warn")
+    own.wait("it is warned", lambda: "computed nothing" in jobs.fields(sleeps).get("AdminComment", ""), 30)
+    assert (jobs.state(sleeps), jobs.restarts(sleeps)) == ("RUNNING", 0)
+    asked = jobs.fields(sleeps)["TresPerNode"]
+
+    acts(own, "requeue")
+    own.wait("it is requeued", lambda: jobs.restarts(sleeps) == 1, 30)
+    acts(own, "none")
+    found = jobs.wait(sleeps, "RUNNING", timeout_s=60)
+    assert "was idle, requeued unchanged" in found["AdminComment"]
+    assert found["TresPerNode"] == asked
+    assert (jobs.state(works), jobs.restarts(works)) == ("RUNNING", 0)
