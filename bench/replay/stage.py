@@ -184,6 +184,10 @@ class Stage:
             if len(readings) < self.options.gpus:
                 raise SystemExit(f"{self.options.gpus} GPUs wanted, {len(readings)} here")
             node = real_node(NODE, readings)
+            if len(node.gpu_mib) < self.options.gpus:
+                raise SystemExit(
+                    f"{self.options.gpus} GPUs wanted, {len(node.gpu_mib)} idle: a process uses the others"
+                )
             uuids = [gpu.uuid for gpu in readings]
         node = replace(node, cpus=256, memory_mib=256_000)
         lines = (*rad_toml(self.policy, self.options.estimates), *(f"{k} = {v}" for k, v in self.options.set))
