@@ -65,6 +65,7 @@ def main() -> int:
     parser.add_argument("--device", default="cuda", help="cpu tries the script, with any program for MPS")
     options = parser.parse_args()
     began_s = time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends what it started
     import torch
     import torchvision  # noqa: F401 - trainings are forked from here
 
@@ -96,7 +97,7 @@ def measured(case: Case, model: str, seconds: float, device: str) -> dict[str, A
         folders = [Path(name, user) for user in ("one", "many")]
         if not case.own_servers:
             folders[1] = folders[0]
-        daemons = [_daemon(folder) for folder in dict.fromkeys(folders)]
+        daemons = {folder: _daemon(folder) for folder in dict.fromkeys(folders)}
         children: list[tuple[int, int, int]] = []
         try:
             wanted = [(folders[0], case.one)] if case.one is not None else []
@@ -112,9 +113,8 @@ def measured(case: Case, model: str, seconds: float, device: str) -> dict[str, A
             for pid, *_ in children:
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-            for daemon in daemons:
-                daemon.terminate()
-                daemon.wait(20)
+            for folder, daemon in daemons.items():
+                _stop(folder, daemon)
     many = rates[1:] if case.one is not None else rates
     return {
         "one": rates[0] if case.one is not None else None,
@@ -123,12 +123,26 @@ def measured(case: Case, model: str, seconds: float, device: str) -> dict[str, A
     }
 
 
+def _stop(folder: Path, daemon: subprocess.Popen[bytes]) -> None:
+    """End a daemon and its server: one that is only terminated may leave its server on the GPU."""
+    environment = {**os.environ, **_mps(folder)}
+    subprocess.run([_program()], env=environment, input=b"quit -t 2\n", timeout=20, check=False)
+    try:
+        daemon.wait(20)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()
+
+
+def _program() -> str:
+    return shutil.which(CONTROL) or f"/usr/local/nvidia/bin/{CONTROL}"
+
+
 def _daemon(folder: Path) -> subprocess.Popen[bytes]:
     folder.mkdir()
-    program = shutil.which(CONTROL) or f"/usr/local/nvidia/bin/{CONTROL}"
     with (folder / "output").open("wb") as output:
         daemon = subprocess.Popen(
-            [program, "-f"],
+            [_program(), "-f"],
             env={**os.environ, **_mps(folder), "CUDA_VISIBLE_DEVICES": "0"},
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -160,6 +174,7 @@ def _child(
         return pid, start_write, ready_read
     try:
         os.close(ready_read)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.environ.update({**_mps(folder), **variables, "CUDA_VISIBLE_DEVICES": "0"})
         signal.alarm(round(READY_S + 2 * seconds))
         os.write(ready_write, json.dumps(_train(model, seconds, device, start_read, ready_write)).encode())
