@@ -23,7 +23,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python tests/beside", description=__doc__)
     parser.add_argument("command", choices=("run", "show"), help="show: what was found before")
     parser.add_argument("--variant", choices=sorted(VARIANTS), default="rad", help="the kind of site")
-    parser.add_argument("--long", action="store_true", help="every cell")
+    sizes = parser.add_mutually_exclusive_group()
+    for name, what in (("middle", "each kind of job with each form that asks for a GPU"), ("long", "every cell")):
+        sizes.add_argument(f"--{name}", dest="size", action="store_const", const=name, default="short", help=what)
     parser.add_argument("--only", default="", help="heads whose name holds this")
     parser.add_argument("--resume", action="store_true", help="only heads that have no result yet")
     parser.add_argument("--lanes", type=int, default=1, help="pairs of clusters at once, with --resume")
@@ -33,19 +35,19 @@ def main() -> int:
     variant = VARIANTS[options.variant]
     errors: list[str] = []
     if options.command == "run" and options.resume:
-        asked = {"long": options.long, "only": options.only, "lanes": options.lanes}
+        asked = {"size": options.size, "only": options.only, "lanes": options.lanes}
         errors = resume(variant, home, **asked, limit_s=60 * options.minutes)
     elif options.command == "run":
         both(
             variant,
             home,
-            long=options.long,
+            size=options.size,
             names=frozenset(h.name for h in heads() if options.only in h.name),
         )
     folders = (
         sorted((home / "beside").glob("*/"))
         if options.command == "show"
-        else [results_of(variant, home, long=options.long)]
+        else [results_of(variant, home, options.size)]
     )
     rows = [row for folder in folders for path in sorted(folder.glob("*.jsonl")) for row in kept(path)]
     print(summary(rows))

@@ -156,7 +156,7 @@ def test_how_many_nodes_a_job_gets_is_by_chance_of_one_head_alone() -> None:
 
 
 def test_a_resumed_run_holds_each_head_without_a_result_once() -> None:
-    found = batches(heads(), {"gres-1", "gres-bare"})
+    found = batches(heads(), {"gres-1", "gres-bare"}, "long")
     names = [name for batch in found for name in batch]
     assert sorted(names) == sorted({head.name for head in heads()} - {"gres-1", "gres-bare"})
     kinds = {head.name for head in heads() if head.is_kind}
