@@ -24,8 +24,13 @@ def main() -> int:
     parser.add_argument("command", choices=("run", "show"), help="show: what was found before")
     parser.add_argument("--variant", choices=sorted(VARIANTS), default="rad", help="the kind of site")
     sizes = parser.add_mutually_exclusive_group()
-    for name, what in (("middle", "each kind of job with each form that asks for a GPU"), ("long", "every cell")):
-        sizes.add_argument(f"--{name}", dest="size", action="store_const", const=name, default="short", help=what)
+    for name, what in (
+        ("middle", "each kind of job with each form that asks for a GPU"),
+        ("long", "every cell"),
+    ):
+        sizes.add_argument(
+            f"--{name}", dest="size", action="store_const", const=name, default="short", help=what
+        )
     parser.add_argument("--only", default="", help="heads whose name holds this")
     parser.add_argument("--resume", action="store_true", help="only heads that have no result yet")
     parser.add_argument("--lanes", type=int, default=1, help="pairs of clusters at once, with --resume")

@@ -68,10 +68,10 @@ KNOWN_DIFFERENCES = (
         "a step that asks for more than its job has is refused in other words",
     ),
     (
-        r"SLURMD_TRES_BIND: gpu:\S+ -> (gpu:(single:1|per_task:)|\(unset\))|SLURM_GPUS_ON_NODE: 1 -> \(unset\)"
-        r"|(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|SLURM_STEP_GPUS|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
+        r"SLURMD_TRES_BIND: gpu:\S+ -> (gpu:(single:1|per_task:)|\(unset\))"
+        r"|(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
         r"|\S+\.err: slurmstepd-NODE: error: (Not enough gpus to bind|Bind request gpu:).* -> \(nothing\)",
-        "before 23.11.5 Slurm names no GPU in steps with --gpu-bind and shards; CUDA_VISIBLE_DEVICES stays",
+        "22.05 names no GPU to several tasks with --gpu-bind and shards; TaskProlog does, for CUDA and scripts",
     ),
     (
         r"status (4 -> 143|143 -> 4) \(.*task 1: Terminate.*\)",
