@@ -1,4 +1,4 @@
-"""`python tests/beside run | show`: the same job scripts with RAD and without, and what differs."""
+"""`python tests/beside run | show | grid`: the same job scripts with RAD and without, and what differs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from beside.both import both, kept, results_of  # noqa: E402
 from beside.catalogue import heads  # noqa: E402
 from beside.clusters import VARIANTS  # noqa: E402
 from beside.lanes import resume  # noqa: E402
-from beside.table import reasons, summary  # noqa: E402
+from beside.table import grid, reasons, summary  # noqa: E402
 
 from lab.place import home_of  # noqa: E402
 
@@ -21,7 +21,9 @@ from lab.place import home_of  # noqa: E402
 def main() -> int:
     """Run one command and return its exit status: 1 if anything that ran without RAD fails with it."""
     parser = argparse.ArgumentParser(prog="python tests/beside", description=__doc__)
-    parser.add_argument("command", choices=("run", "show"), help="show: what was found before")
+    parser.add_argument(
+        "command", choices=("run", "show", "grid"), help="what was found before: all, or a size's grid"
+    )
     parser.add_argument("--variant", choices=sorted(VARIANTS), default="rad", help="the kind of site")
     sizes = parser.add_mutually_exclusive_group()
     for name, what in (
@@ -49,12 +51,16 @@ def main() -> int:
             size=options.size,
             names=frozenset(h.name for h in heads() if options.only in h.name),
         )
+    found = {"show": "*/", "grid": f"*-{variant.name}-{options.size}/"}
     folders = (
-        sorted((home / "beside").glob("*/"))
-        if options.command == "show"
+        sorted((home / "beside").glob(found[options.command]))
+        if options.command in found
         else [results_of(variant, home, options.size)]
     )
     rows = [row for folder in folders for path in sorted(folder.glob("*.jsonl")) for row in kept(path)]
+    if options.command == "grid":
+        print(grid(rows))
+        return 0
     print(summary(rows))
     for result in ("fails", "only with", "differs"):
         print(f"\n{result}:\n{reasons(rows, result)}")
