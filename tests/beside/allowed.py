@@ -70,6 +70,7 @@ KNOWN_DIFFERENCES = (
     (
         r"SLURMD_TRES_BIND: gpu:\S+ -> (gpu:(single:1|per_task:)|\(unset\))"
         r"|(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
+        r"|SLURM_STEP_GPUS: \(unset\) -> 1 integers"  # with --gpu-bind=none, which is single:1 there
         r"|\S+\.err: slurmstepd-NODE: error: (Not enough gpus to bind|Bind request gpu:).* -> \(nothing\)",
         "22.05 names no GPU to several tasks with --gpu-bind and shards; TaskProlog does, for CUDA and scripts",
     ),

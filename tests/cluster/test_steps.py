@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from lab.cluster import Cluster
 from lab.jobs import Jobs
+from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.errors import CommandError
+from tests.cluster.conftest import jobs_on, started
 from tests.cluster_jobs import submit
 
 pytestmark = pytest.mark.cluster
@@ -32,6 +37,25 @@ ASKS = (
 )
 SAID = {"silent": (), "shared": ("--comment=rad:memory=6G",)}
 ON_ITS_GPU = "step on 0"
+
+
+@pytest.fixture
+def alone(place: Place) -> Iterator[Cluster]:
+    """Slurm without RAD; its GPUs have shards."""
+    own = replace(place, root=place.root.with_name(f"{place.root.name}-alone"))
+    yield from started(own, ClusterSpec(nodes=(NodeSpec(name="n0"),), ours=False))
+
+
+@pytest.fixture
+def jobs_alone(alone: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(alone, request)
+
+
+def test_slurm_alone_refuses_such_a_step_before_a_task_prolog_could_change_it(jobs_alone: Jobs) -> None:
+    job_id = submit(jobs_alone, "--gres=shard:4", "--wrap", "srun true && srun --gres=gpu:1 echo ran")
+    assert jobs_alone.wait(job_id, timeout_s=40)["JobState"] == "FAILED"
+    assert re.search("gres.*not found in the job", jobs_alone.output(job_id), re.IGNORECASE)
+    assert "ran" not in jobs_alone.output(job_id).split()
 
 
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
