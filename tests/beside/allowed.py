@@ -89,6 +89,15 @@ KNOWN_OF = {
             "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
         ),
     ),
+    **dict.fromkeys(
+        ("sbatch:cpus-per-gpu", "salloc:cpus-per-gpu"),
+        (
+            (
+                r"SLURM_CPUS_ON_NODE: \d+ -> \d+",
+                "it is asked as --cpus-per-task, which implies --exact: the step has its CPUs, not all of its job",
+            ),
+        ),
+    ),
     "time-min": ((r"TimeLimit: \S+ -> \S+", "backfill shortens it between both limits"),),
     "two-nodes-min-max": (
         (
