@@ -161,7 +161,8 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
 def unnamed_gpu(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str, str]:
     """Return what names the job's one GPU in a step that has its shards, where Slurm leaves that out.
 
-    Slurm 22.05 does so for several tasks with --gpu-bind; torchrun's scripts read SLURM_GPUS_ON_NODE there.
+    Slurm does so for several tasks with --gpu-bind: 22.05 sets neither variable, 24.11 not the second. Scripts that start
+    torchrun read the first.
 
     Args:
         job: What the Prolog left for every task of the job.
@@ -171,9 +172,10 @@ def unnamed_gpu(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str, st
     {'SLURM_GPUS_ON_NODE': '1', 'SLURM_STEP_GPUS': '2'}
     """
     gpu_index = job.get("RAD_GPU_INDICES", "")
-    if "SLURM_SHARDS_ON_NODE" not in task or "SLURM_GPUS_ON_NODE" in task or not gpu_index.isdecimal():
+    if "SLURM_SHARDS_ON_NODE" not in task or not gpu_index.isdecimal():
         return {}
-    return {"SLURM_GPUS_ON_NODE": "1", "SLURM_STEP_GPUS": gpu_index}
+    named = {"SLURM_GPUS_ON_NODE": "1", "SLURM_STEP_GPUS": gpu_index}
+    return {name: value for name, value in named.items() if name not in task}
 
 
 def without_mps(job: Mapping[str, str]) -> dict[str, str]:

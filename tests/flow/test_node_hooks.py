@@ -140,7 +140,8 @@ def test_tasks_with_shards_to_which_slurm_names_no_gpu_read_their_jobs(hooks: Ho
     step = {"SLURM_STEP_ID": "0", "SLURM_SHARDS_ON_NODE": "4"}
     named = {"export SLURM_GPUS_ON_NODE=1", "export SLURM_STEP_GPUS=0"}
     assert named <= set(hooks.run("prolog.task_prolog", **step).splitlines())
-    for task in ({**step, "SLURM_GPUS_ON_NODE": "1"}, {"SLURM_STEP_ID": "0"}, {"SLURM_SHARDS_ON_NODE": "4"}):
+    by_slurm = {"SLURM_GPUS_ON_NODE": "1", "SLURM_STEP_GPUS": "0"}
+    for task in ({**step, **by_slurm}, {"SLURM_STEP_ID": "0"}, {"SLURM_SHARDS_ON_NODE": "4"}):
         assert not named & set(hooks.run("prolog.task_prolog", **task).splitlines()), task
 
 

@@ -49,7 +49,7 @@ def test_everything_else_is_the_jobs() -> None:
     ("gpu_indices", "task"),
     [
         ("2", {}),  # a step of --gres=none has neither
-        ("2", {"SLURM_SHARDS_ON_NODE": "39", "SLURM_GPUS_ON_NODE": "1"}),
+        ("2", {"SLURM_SHARDS_ON_NODE": "39", "SLURM_GPUS_ON_NODE": "1", "SLURM_STEP_GPUS": "0"}),
         ("2,3", {"SLURM_SHARDS_ON_NODE": "39"}),
         ("", {"SLURM_SHARDS_ON_NODE": "39"}),
     ],
