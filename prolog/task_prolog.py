@@ -161,8 +161,8 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
 def unnamed_gpu(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str, str]:
     """Return what names the job's one GPU in a step that has its shards, where Slurm leaves that out.
 
-    Slurm does so for several tasks with --gpu-bind: 22.05 sets neither variable, 24.11 not the second. Scripts that start
-    torchrun read the first.
+    Slurm does so for several tasks with --gpu-bind: 22.05 sets neither variable, 24.11 not the second. Scripts read
+    the first to start torchrun.
 
     Args:
         job: What the Prolog left for every task of the job.
