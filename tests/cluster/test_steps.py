@@ -18,6 +18,7 @@ from tests.cluster_jobs import submit
 pytestmark = pytest.mark.cluster
 
 ASKS = (
+    "--gres=gpu:1 --overlap",  # first: with --overlap srun does not wait for the memory of the step before it
     "",
     "--gres=gpu:1",
     "--gres=gpu:simulated:1",
@@ -30,7 +31,6 @@ ASKS = (
     "--cpus-per-gpu=1",
     "--cpus-per-gpu 1 --gpus 1",
     "--mem-per-gpu=20",
-    "--gres=gpu:1 --overlap",
     "-G 1 --exact",
     "--gpus-per-task=1 --exclusive",
     "--gpu-bind=closest --gpus=1",
