@@ -36,7 +36,6 @@ ASKS = (
     "--gpu-bind=closest --gpus=1",
 )
 SAID = {"silent": (), "shared": ("--comment=rad:memory=6G",)}
-ON_ITS_GPU = "step on 0"
 
 
 @pytest.fixture
