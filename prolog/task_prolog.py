@@ -81,6 +81,8 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
             changes |= without_mps(variables)
             if is_script:
                 changes |= script_variables(variables, os.environ)
+            else:
+                changes |= unnamed_gpu(variables, os.environ)
             if counts and _rewrites_steps(config):
                 changes |= counts
             for name, value in changes.items():
@@ -154,6 +156,26 @@ def task_variables(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str,
         return dict(job)
     chosen = [gpu for gpu_index, gpu in zip(gpu_indices, gpus, strict=True) if gpu_index in own]
     return {**job, "CUDA_VISIBLE_DEVICES": ",".join(chosen)}
+
+
+def unnamed_gpu(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str, str]:
+    """Return what names the job's one GPU in a step that has its shards, where Slurm leaves that out.
+
+    Slurm does so for several tasks with --gpu-bind: 22.05 sets neither variable, 24.11 not the second. Scripts read
+    the first to start torchrun.
+
+    Args:
+        job: What the Prolog left for every task of the job.
+        task: The environment of a task of srun, as slurmstepd made it.
+
+    >>> unnamed_gpu({"RAD_GPU_INDICES": "2"}, {"SLURM_SHARDS_ON_NODE": "39"})
+    {'SLURM_GPUS_ON_NODE': '1', 'SLURM_STEP_GPUS': '2'}
+    """
+    gpu_index = job.get("RAD_GPU_INDICES", "")
+    if "SLURM_SHARDS_ON_NODE" not in task or not gpu_index.isdecimal():
+        return {}
+    named = {"SLURM_GPUS_ON_NODE": "1", "SLURM_STEP_GPUS": gpu_index}
+    return {name: value for name, value in named.items() if name not in task}
 
 
 def without_mps(job: Mapping[str, str]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`python tests/beside run | show`: the same job scripts with RAD and without, and what differs."""
+"""`python tests/beside run | show | grid`: the same job scripts with RAD and without, and what differs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from beside.both import both, kept, results_of  # noqa: E402
 from beside.catalogue import heads  # noqa: E402
 from beside.clusters import VARIANTS  # noqa: E402
 from beside.lanes import resume  # noqa: E402
-from beside.table import reasons, summary  # noqa: E402
+from beside.table import grid, reasons, summary  # noqa: E402
 
 from lab.place import home_of  # noqa: E402
 
@@ -21,9 +21,18 @@ from lab.place import home_of  # noqa: E402
 def main() -> int:
     """Run one command and return its exit status: 1 if anything that ran without RAD fails with it."""
     parser = argparse.ArgumentParser(prog="python tests/beside", description=__doc__)
-    parser.add_argument("command", choices=("run", "show"), help="show: what was found before")
+    parser.add_argument(
+        "command", choices=("run", "show", "grid"), help="what was found before: all, or a size's grid"
+    )
     parser.add_argument("--variant", choices=sorted(VARIANTS), default="rad", help="the kind of site")
-    parser.add_argument("--long", action="store_true", help="every cell")
+    sizes = parser.add_mutually_exclusive_group()
+    for name, what in (
+        ("middle", "each kind of job with each form that asks for a GPU"),
+        ("long", "every cell"),
+    ):
+        sizes.add_argument(
+            f"--{name}", dest="size", action="store_const", const=name, default="short", help=what
+        )
     parser.add_argument("--only", default="", help="heads whose name holds this")
     parser.add_argument("--resume", action="store_true", help="only heads that have no result yet")
     parser.add_argument("--lanes", type=int, default=1, help="pairs of clusters at once, with --resume")
@@ -33,21 +42,25 @@ def main() -> int:
     variant = VARIANTS[options.variant]
     errors: list[str] = []
     if options.command == "run" and options.resume:
-        asked = {"long": options.long, "only": options.only, "lanes": options.lanes}
+        asked = {"size": options.size, "only": options.only, "lanes": options.lanes}
         errors = resume(variant, home, **asked, limit_s=60 * options.minutes)
     elif options.command == "run":
         both(
             variant,
             home,
-            long=options.long,
+            size=options.size,
             names=frozenset(h.name for h in heads() if options.only in h.name),
         )
+    found = {"show": "*/", "grid": f"*-{variant.name}-{options.size}/"}
     folders = (
-        sorted((home / "beside").glob("*/"))
-        if options.command == "show"
-        else [results_of(variant, home, long=options.long)]
+        sorted((home / "beside").glob(found[options.command]))
+        if options.command in found
+        else [results_of(variant, home, options.size)]
     )
     rows = [row for folder in folders for path in sorted(folder.glob("*.jsonl")) for row in kept(path)]
+    if options.command == "grid":
+        print(grid(rows))
+        return 0
     print(summary(rows))
     for result in ("fails", "only with", "differs"):
         print(f"\n{result}:\n{reasons(rows, result)}")

@@ -68,10 +68,11 @@ KNOWN_DIFFERENCES = (
         "a step that asks for more than its job has is refused in other words",
     ),
     (
-        r"SLURMD_TRES_BIND: gpu:\S+ -> (gpu:(single:1|per_task:)|\(unset\))|SLURM_GPUS_ON_NODE: 1 -> \(unset\)"
-        r"|(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|SLURM_STEP_GPUS|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
+        r"SLURMD_TRES_BIND: gpu:\S+ -> (gpu:(single:1|per_task:)|\(unset\))"
+        r"|(GPU_DEVICE_ORDINAL|ROCR_VISIBLE_DEVICES|ZE_AFFINITY_MASK): 1 integers -> \(unset\)"
+        r"|SLURM_STEP_GPUS: \(unset\) -> 1 integers"  # with --gpu-bind=none, which is single:1 there
         r"|\S+\.err: slurmstepd-NODE: error: (Not enough gpus to bind|Bind request gpu:).* -> \(nothing\)",
-        "before 23.11.5 Slurm names no GPU in steps with --gpu-bind and shards; CUDA_VISIBLE_DEVICES stays",
+        "22.05 names no GPU to several tasks with --gpu-bind and shards; TaskProlog does, for CUDA and scripts",
     ),
     (
         r"status (4 -> 143|143 -> 4) \(.*task 1: Terminate.*\)",
@@ -86,6 +87,15 @@ KNOWN_OF = {
         (
             r"SLURM_(GPUS(_PER_NODE|_PER_TASK)?|NTASKS_PER_GPU): \S+ -> (\(unset\))?",
             "salloc sets these from the options, which cli_filter rewrote, before 23.11.5; SLURM_GPUS_ON_NODE stays",
+        ),
+    ),
+    **dict.fromkeys(
+        ("sbatch:cpus-per-gpu", "salloc:cpus-per-gpu"),
+        (
+            (
+                r"SLURM_CPUS_ON_NODE: \d+ -> \d+",
+                "it is asked as --cpus-per-task, which implies --exact: the step has its CPUs, not all of its job",
+            ),
         ),
     ),
     "time-min": ((r"TimeLimit: \S+ -> \S+", "backfill shortens it between both limits"),),

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from beside.catalogue import Cell, Release, cells
+from beside.catalogue import Cell, Release, Size, cells
 from beside.clusters import Variant, new_place, running
 from beside.compare import Difference, compare
 from beside.runs import Record, run_cells
@@ -32,21 +32,21 @@ def release() -> tuple[str, Release]:
 
 
 def both(
-    variant: Variant, home: Path, *, long: bool, names: frozenset[str] | None = None, lane: int = 0
+    variant: Variant, home: Path, *, size: Size, names: frozenset[str] | None = None, lane: int = 0
 ) -> list[Row]:
     """Run a variant's cells on both clusters, keep what was found of each head, and return it.
 
     Args:
         variant: The kind of site.
         home: The checkout's own folder.
-        long: Whether all cells are run.
+        size: Which cells are run.
         names: The heads that are run; None for all.
         lane: Which pair of clusters is used; each has a place of its own.
     """
     version, numbers = release()
-    chosen = [cell for cell in cells(numbers, long=long) if names is None or cell.head.name in names]
+    chosen = [cell for cell in cells(numbers, size=size) if names is None or cell.head.name in names]
     chosen = [cell for cell in chosen if variant.hetjobs or not cell.head.is_hetjob]
-    folder = results_of(variant, home, long=long)
+    folder = results_of(variant, home, size)
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(home, lane):
         pairs = _pairs(variant, home, chosen, lane)
@@ -65,9 +65,9 @@ def both(
     return rows
 
 
-def results_of(variant: Variant, home: Path, *, long: bool) -> Path:
+def results_of(variant: Variant, home: Path, size: Size) -> Path:
     """Return the folder that holds the rows of each head, one file a head."""
-    return home / "beside" / f"{release()[0]}-{variant.name}-{'long' if long else 'short'}"
+    return home / "beside" / f"{release()[0]}-{variant.name}-{size}"
 
 
 @contextmanager

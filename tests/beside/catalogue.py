@@ -8,13 +8,15 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
+from typing import Literal
 
 HERE = Path(__file__).resolve().parent
 
 Release = tuple[int, int]
+Size = Literal["short", "middle", "long"]
 
-PLAIN_FORM = "plain"
-FORMS_PER_JOB = 24
+MIDDLE_TAG = "@middle "
+FORMS_PER_JOB = 26
 """At most: a job with more steps would last longer than all others."""
 
 SHORT_FORMS, LONG_FORMS = 2, 10
@@ -73,10 +75,17 @@ class Head:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Shell text of a job's body."""
+    """Shell text of a job's body.
+
+    Attributes:
+        name: Its name in tables.
+        text: What a shell runs.
+        is_middle: Whether the middle size runs it in each kind of job.
+    """
 
     name: str
     text: str
+    is_middle: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,39 +122,46 @@ def forms() -> tuple[Form, ...]:
     found = []
     for line in _lines("forms.txt"):
         name, _, text = line.partition(" ")
-        if " % " not in text:
-            found.append(Form(name=name, text=text))
-            continue
+        middle = text.startswith(MIDDLE_TAG)
+        text = text.removeprefix(MIDDLE_TAG)
+        options = ("", "--overlap", "--exact", "--exclusive") if " % " in text else ("",)
         found += [
-            Form(name=f"{name}{option}", text=text.replace(" % ", f" {option} " if option else " "))
-            for option in ("", "--overlap", "--exact", "--exclusive")
+            Form(
+                name=f"{name}{option}",
+                text=text.replace(" % ", f" {option} " if option else " "),
+                is_middle=middle,
+            )
+            for option in options
         ]
     return tuple(found)
 
 
-def cells(release: Release, *, long: bool) -> list[Cell]:
-    """Return what is submitted: every head and every form at least once; in the long form each kind with each form.
+def cells(release: Release, *, size: Size) -> list[Cell]:
+    """Return what is submitted.
 
     Args:
         release: Slurm's, for options that it lacks.
-        long: Whether it may take its time.
+        size: "short" for every head and every form at least once, "middle" for each kind with the forms that ask for
+            a GPU, "long" for every head, and each kind with each form.
     """
     known = [head for head in heads() if head.runs_on(release)]
     plain, *others = forms()
     turn = _taking_turns(others)
     found: list[Cell] = []
     for index, head in enumerate(known):
-        if long and head.is_kind:
-            found += _all_forms(head, "sbatch", others)
-            entrances = ["salloc"] if head.is_interactive else []
-            found += chain.from_iterable(_all_forms(head, one, others) for one in entrances)
-        else:
-            few = tuple(islice(turn, LONG_FORMS if long else SHORT_FORMS))
+        if head.is_kind and size != "short":
+            chosen = [form for form in others if form.is_middle or size == "long"]
+            found += _all_forms(head, "sbatch", chosen)
+            if head.is_interactive:
+                found += _all_forms(head, "salloc", chosen)
+                found.append(Cell(head=head, entrance="srun", forms=(plain,)))
+        elif size != "middle":
+            few = tuple(islice(turn, LONG_FORMS if size == "long" else SHORT_FORMS))
             found.append(Cell(head=head, entrance="sbatch", forms=(plain, *few)))
-        if head.is_interactive and (long or head.is_kind or index % 10 == 0):
-            found.append(Cell(head=head, entrance="srun", forms=(plain,)))
-            few = tuple(islice(turn, SHORT_FORMS))
-            found.append(Cell(head=head, entrance="salloc", forms=(plain, *few), number=99))
+            if head.is_interactive and (size == "long" or head.is_kind or index % 10 == 0):
+                found.append(Cell(head=head, entrance="srun", forms=(plain,)))
+                few = tuple(islice(turn, SHORT_FORMS))
+                found.append(Cell(head=head, entrance="salloc", forms=(plain, *few)))
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from queue import Empty, Queue
 
 from beside.both import both, release, results_of
-from beside.catalogue import Head, heads
+from beside.catalogue import Head, Size, heads
 from beside.clusters import Variant
 
 from lab.daemons import LabError
@@ -18,39 +18,44 @@ from slurm_plugin.core.errors import CommandError
 
 BATCH = 12
 """How many heads that are no kind are run together."""
+KINDS: dict[Size, int] = {"short": BATCH, "middle": 7, "long": 1}
+"""How many kinds are run together: the more forms each has, the fewer."""
 
 
-def batches(chosen: Iterable[Head], finished: set[str]) -> list[frozenset[str]]:
-    """Return which heads are run together: a kind alone, as it has many forms, others in groups.
+def batches(chosen: Iterable[Head], finished: set[str], size: Size) -> list[frozenset[str]]:
+    """Return which heads are run together: kinds with those of many forms, others in groups.
 
     Args:
         chosen: What is to be run.
         finished: Names of heads that have a result.
+        size: How many forms a kind has.
     """
     missing = [head for head in chosen if head.name not in finished]
-    others = [head.name for head in missing if not head.is_kind]
-    return [
-        *(frozenset([head.name]) for head in missing if head.is_kind),
-        *(frozenset(others[start : start + BATCH]) for start in range(0, len(others), BATCH)),
-    ]
+    kinds = [head.name for head in missing if head.is_kind]
+    others = [head.name for head in missing if not head.is_kind and size != "middle"]
+    return [*_groups(kinds, KINDS[size]), *_groups(others, BATCH)]
 
 
-def resume(variant: Variant, home: Path, *, long: bool, only: str, lanes: int, limit_s: float) -> list[str]:
+def _groups(names: list[str], count: int) -> list[frozenset[str]]:
+    return [frozenset(names[start : start + count]) for start in range(0, len(names), count)]
+
+
+def resume(variant: Variant, home: Path, *, size: Size, only: str, lanes: int, limit_s: float) -> list[str]:
     """Run the heads that have no result yet, and return the errors of batches that broke off.
 
     Args:
         variant: The kind of site.
         home: The checkout's own folder.
-        long: Whether all cells are run.
+        size: Which cells are run.
         only: A part of the names of the heads that are run; "" for all.
         lanes: How many pairs of clusters are used at once.
         limit_s: No batch begins later than this.
     """
     _, numbers = release()
-    finished = {path.stem for path in results_of(variant, home, long=long).glob("*.jsonl")}
+    finished = {path.stem for path in results_of(variant, home, size).glob("*.jsonl")}
     known = [head for head in heads() if head.runs_on(numbers) and (variant.hetjobs or not head.is_hetjob)]
     waiting: Queue[frozenset[str]] = Queue()
-    for batch in batches((head for head in known if only in head.name), finished):
+    for batch in batches((head for head in known if only in head.name), finished, size):
         waiting.put(batch)
     deadline = time.monotonic() + limit_s
     errors: list[str] = []
@@ -62,7 +67,7 @@ def resume(variant: Variant, home: Path, *, long: bool, only: str, lanes: int, l
             except Empty:
                 return
             try:
-                both(variant, home, long=long, names=batch, lane=lane)
+                both(variant, home, size=size, names=batch, lane=lane)
             except BlockingIOError:
                 waiting.put(batch)
                 errors.append(f"another run uses lane {lane}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -75,6 +76,31 @@ def _table(rows: list[Row], columns: list[tuple[str, str]], key: str) -> str:
         )
         lines.append(f"{name:<28}" + "".join(f"{cell:>24}" for cell in cells))
     return "\n".join([*lines, ""])
+
+
+def grid(rows: list[Row]) -> str:
+    """Return every form of every head: a line for each form, a column for each head, a block for each Slurm.
+
+    "." is the same in every submission; of several results the gravest has its mark; a blank was not run.
+    """
+    blocks: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        blocks[f"Slurm {row['slurm']}, {row['variant']}"].append(row)
+    return "\n".join(f"{title}\n{_block(found)}" for title, found in blocks.items())
+
+
+def _block(rows: list[Row]) -> str:
+    letters = dict(zip(dict.fromkeys(row["head"] for row in rows), string.ascii_letters, strict=False))
+    order = list(MARKS)
+    worst: dict[tuple[str, str], int] = defaultdict(int)
+    for row in rows:
+        place = row["form"], row["head"]
+        worst[place] = max(worst[place], order.index(row["result"]))
+    marks = {place: MARKS[order[number]] or "." for place, number in worst.items()}
+    lines = [f"{'':<28}{''.join(letters.values())}"]
+    for form in dict.fromkeys(row["form"] for row in rows):
+        lines.append(f"{form:<28}{''.join(marks.get((form, head), ' ') for head in letters)}".rstrip())
+    return "\n".join([*lines, ", ".join(f"{letter} {head}" for head, letter in letters.items()), ""])
 
 
 def reasons(rows: list[Row], result: str) -> str:

@@ -8,6 +8,7 @@ from beside.both import in_both
 from beside.catalogue import heads
 from beside.compare import Difference, compare
 from beside.lanes import BATCH, batches
+from beside.table import grid
 
 PROBE = "1.0/srun-n1"
 
@@ -156,8 +157,23 @@ def test_how_many_nodes_a_job_gets_is_by_chance_of_one_head_alone() -> None:
 
 
 def test_a_resumed_run_holds_each_head_without_a_result_once() -> None:
-    found = batches(heads(), {"gres-1", "gres-bare"})
+    found = batches(heads(), {"gres-1", "gres-bare"}, "long")
     names = [name for batch in found for name in batch]
     assert sorted(names) == sorted({head.name for head in heads()} - {"gres-1", "gres-bare"})
     kinds = {head.name for head in heads() if head.is_kind}
     assert all(len(batch) == 1 or (not batch & kinds and len(batch) <= BATCH) for batch in found)
+
+
+def test_a_grid_shows_the_gravest_result_of_each_form_and_head() -> None:
+    found = (("gres-1", "srun", "same"), ("gres-1", "srun", "only with"), ("het", "srun", "same"))
+    rows = [
+        {"slurm": "22.05.8", "variant": "rad", "head": head, "form": form, "result": result}
+        for head, form, result in (*found, ("gres-1", "G1", "fails"), ("gres-1", "G1", "differs"))
+    ]
+    assert [line.split() for line in grid(rows).splitlines()] == [
+        ["Slurm", "22.05.8,", "rad"],
+        ["ab"],
+        ["srun", "w."],
+        ["G1", "F"],
+        ["a", "gres-1,", "b", "het"],
+    ]

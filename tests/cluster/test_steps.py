@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from lab.cluster import Cluster
 from lab.jobs import Jobs
+from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.errors import CommandError
+from tests.cluster.conftest import jobs_on, started
 from tests.cluster_jobs import submit
 
 pytestmark = pytest.mark.cluster
 
 ASKS = (
+    "--gres=gpu:1 --overlap",  # first: with --overlap srun does not wait for the memory of the step before it
     "",
     "--gres=gpu:1",
     "--gres=gpu:simulated:1",
@@ -25,13 +31,30 @@ ASKS = (
     "--cpus-per-gpu=1",
     "--cpus-per-gpu 1 --gpus 1",
     "--mem-per-gpu=20",
-    "--gres=gpu:1 --overlap",
     "-G 1 --exact",
     "--gpus-per-task=1 --exclusive",
     "--gpu-bind=closest --gpus=1",
 )
 SAID = {"silent": (), "shared": ("--comment=rad:memory=6G",)}
-ON_ITS_GPU = "step on 0"
+
+
+@pytest.fixture
+def alone(place: Place) -> Iterator[Cluster]:
+    """Slurm without RAD; its GPUs have shards."""
+    own = replace(place, root=place.root.with_name(f"{place.root.name}-alone"))
+    yield from started(own, ClusterSpec(nodes=(NodeSpec(name="n0"),), ours=False))
+
+
+@pytest.fixture
+def jobs_alone(alone: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
+    yield from jobs_on(alone, request)
+
+
+def test_slurm_alone_refuses_such_a_step_before_a_task_prolog_could_change_it(jobs_alone: Jobs) -> None:
+    job_id = submit(jobs_alone, "--gres=shard:4", "--wrap", "srun true && srun --gres=gpu:1 echo ran")
+    assert jobs_alone.wait(job_id, timeout_s=40)["JobState"] == "FAILED"
+    assert "Invalid generic resource (gres) specification" in jobs_alone.output(job_id)
+    assert "ran" not in jobs_alone.output(job_id).split()
 
 
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
@@ -72,20 +95,25 @@ def test_steps_of_salloc_and_from_another_shell_find_the_gpu(jobs: Jobs, said: t
 @pytest.mark.parametrize("said", SAID.values(), ids=SAID)
 def test_several_tasks_of_a_step_use_the_one_gpu_of_their_job(jobs: Jobs, said: tuple[str, ...]) -> None:
     """They do without RAD; on 22.05 slurmstepd crashes where such tasks have shards and are bound to no GPU."""
-    asks = ("--gres=gpu:1", "--gpus-per-node=1", "--gpu-bind=none --gres=gpu:1")
-    lines = [f"srun -n2 --overcommit {ask} sh -c 'echo step on $CUDA_VISIBLE_DEVICES' 2>&1" for ask in asks]
+    asks = (
+        *("--gres=gpu:1", "--gpus-per-node=1", "--gpu-bind=none --gres=gpu:1"),
+        *("--gpu-bind=closest --gres=gpu:1", "--gpu-bind=single:1 --gres=gpu:1"),
+    )
+    show = "sh -c 'echo step on $CUDA_VISIBLE_DEVICES of $SLURM_GPUS_ON_NODE, $SLURM_STEP_GPUS'"
+    lines = [f"srun -n2 --overcommit {ask} {show} 2>&1" for ask in asks]
+    seen = "step on 0 of 1, 0"
     (jobs.folder / "steps.sh").write_text("\n".join(["#!/bin/sh -e", *lines, ""]))
     for head in ("--gres=gpu:1", "-n1 --gpus-per-task=1"):
         argv = (*head.split(), *said)
         job_id = submit(jobs, *argv, "steps.sh")
         state = jobs.wait(job_id, timeout_s=90)["JobState"]
-        assert (state, jobs.output(job_id).count("step on 0")) == ("COMPLETED", 6), (
+        assert (state, jobs.output(job_id).count(seen)) == ("COMPLETED", 2 * len(asks)), (
             head,
             jobs.output(job_id),
         )
         command = f'cd "$0" && salloc {" ".join(argv)} sh -e steps.sh 2>&1'
         text = jobs.cluster.slurm("runuser", "-u", "nobody", "--", "sh", "-c", command, str(jobs.folder))
-        assert text.count("step on 0") == 6, (head, text)
+        assert text.count(seen) == 2 * len(asks), (head, text)
 
 
 def test_an_interrupted_step_ends_although_its_srun_was_started_anew(jobs: Jobs) -> None:

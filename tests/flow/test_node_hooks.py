@@ -127,6 +127,25 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     )
 
 
+@pytest.mark.parametrize(("form", "named"), [("index", "0"), ("uuid", "GPU-0")])
+def test_a_shared_job_reads_a_number_of_its_gpu_unless_the_site_wants_uuids(
+    tmp_path: Path, form: str, named: str
+) -> None:
+    hooks = Hooks(tmp_path, partition=f'visible_devices = "{form}"')
+    hooks.run("prolog")
+    assert f"export CUDA_VISIBLE_DEVICES={named}" in hooks.run("prolog.task_prolog").splitlines()
+
+
+def test_tasks_with_shards_to_which_slurm_names_no_gpu_read_their_jobs(hooks: Hooks) -> None:
+    hooks.run("prolog")
+    step = {"SLURM_STEP_ID": "0", "SLURM_SHARDS_ON_NODE": "4"}
+    named = {"export SLURM_GPUS_ON_NODE=1", "export SLURM_STEP_GPUS=0"}
+    assert named <= set(hooks.run("prolog.task_prolog", **step).splitlines())
+    by_slurm = {"SLURM_GPUS_ON_NODE": "1", "SLURM_STEP_GPUS": "0"}
+    for task in ({**step, **by_slurm}, {"SLURM_STEP_ID": "0"}, {"SLURM_SHARDS_ON_NODE": "4"}):
+        assert not named & set(hooks.run("prolog.task_prolog", **task).splitlines()), task
+
+
 def served_by(hooks: Hooks, job_id: int) -> str:
     """Return the key of the MPS server that a job was given."""
     pipe = JobFile(hooks.folder / "run", job_id).variables()["CUDA_MPS_PIPE_DIRECTORY"]

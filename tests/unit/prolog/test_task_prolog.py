@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from prolog.step import is_batch_script, own_job_id, slurmstepd_title
-from prolog.task_prolog import task_variables
+from prolog.task_prolog import task_variables, unnamed_gpu
 
 PAIR = {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_GPU_INDICES": "2,3", "RAD_CONFINED": "0"}
 
@@ -43,6 +43,19 @@ def test_where_devices_are_confined_a_job_with_one_gpu_has_it_by_uuid() -> None:
 def test_everything_else_is_the_jobs() -> None:
     job = {**PAIR, "CUDA_MPS_PIPE_DIRECTORY": "/run/rad/mps"}
     assert task_variables(job, {"CUDA_VISIBLE_DEVICES": "2"})["CUDA_MPS_PIPE_DIRECTORY"] == "/run/rad/mps"
+
+
+@pytest.mark.parametrize(
+    ("gpu_indices", "task"),
+    [
+        ("2", {}),  # a step of --gres=none has neither
+        ("2", {"SLURM_SHARDS_ON_NODE": "39", "SLURM_GPUS_ON_NODE": "1", "SLURM_STEP_GPUS": "0"}),
+        ("2,3", {"SLURM_SHARDS_ON_NODE": "39"}),
+        ("", {"SLURM_SHARDS_ON_NODE": "39"}),
+    ],
+)
+def test_a_step_keeps_what_slurm_says_of_its_gpus(gpu_indices: str, task: dict[str, str]) -> None:
+    assert unnamed_gpu({"RAD_GPU_INDICES": gpu_indices}, task) == {}
 
 
 @pytest.mark.parametrize("shells", [0, 1, 2])
