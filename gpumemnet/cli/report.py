@@ -25,6 +25,7 @@ _ALONE = {
     "kept": " (a whole GPU)",
     "multi-gpu": " (whole GPUs)",
     "multi-node": " (whole GPUs)",
+    "heterogeneous": " (its first component)",
 }
 """Allocation of a job that does not share, by decision."""
 

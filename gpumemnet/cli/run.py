@@ -86,11 +86,20 @@ def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster
     if found is not None and submitted.upper_bytes is not None:
         found = replace(found[0], upper_bytes=submitted.upper_bytes), found[1]
     _print(options, question, cluster.gpu_model, found, submitted, scheduled, notes)
-    if fault is not None and not submitted.faults:  # else sbatch's line reports it
-        _complain(*lines_of(fault))
+    if fault is not None:
+        _complain(*_beyond(lines_of(fault), submitted))
     if submitted.refusal is not None or (scheduled is not None and scheduled.starts is None):
         return Exit.FINDINGS
     return Exit.USAGE if submitted.faults or fault is not None else Exit.FINE
+
+
+def _beyond(lines: Sequence[str], submitted: Submitted) -> tuple[str, ...]:
+    """Return the lines that sbatch does not report; it names scripts by their full path."""
+    if not submitted.faults:
+        return tuple(lines)
+    return tuple(
+        line for line in lines if not any(line.partition(": ")[2] in text for text in submitted.messages)
+    )
 
 
 def _for_gpu(options: Options, question: Question, script: Sequence[str], cluster: Cluster | None) -> Exit:

@@ -141,12 +141,12 @@ def test_a_job_script_is_read(tmp_path: Path) -> None:
 
 
 def test_what_is_booked_at_a_confidence_and_what_the_job_may_hold_at_most(tmp_path: Path) -> None:
-    (tmp_path / "bound.sh").write_text(f"#RAD model={RESIDUAL} batch_size=64 confidence=bound\n")
+    (tmp_path / "bound.sh").write_text(f"#!/bin/sh\n#RAD model={RESIDUAL} batch_size=64 confidence=bound\n")
     bound = json.loads(run("bound.sh", "--json", cwd=tmp_path).stdout)
     assert bound["booked_mib"] == bound["upper_mib"]
     unsaid = json.loads(run(RESIDUAL, "--batch-size", "64", "--json").stdout)
     assert unsaid == json.loads(run(RESIDUAL, "--batch-size", "64", "--confidence", "0.95", "--json").stdout)
-    (tmp_path / "job.sh").write_text(f"#RAD model={RESIDUAL} batch_size=64 confidence=0.8\n")
+    (tmp_path / "job.sh").write_text(f"#!/bin/sh\n#RAD model={RESIDUAL} batch_size=64 confidence=0.8\n")
     for args in (
         (RESIDUAL, "--batch-size", "64", "--confidence", "0.8"),
         ("job.sh",),
@@ -214,7 +214,7 @@ def bad_files(folder: Path) -> dict[str, str]:
         "fifo": "not a regular file; name a text file",
         "link": "no such file; check the path",
         "folder": "not a regular file; name a text file",
-        "bom.sh": "bom.sh:2: batch_size=0 is impossible; give a whole number from 1 to 1073741824",
+        "bom.sh": "remove them: sed -i 's/\\r$//' bom.sh",
     }
 
 
