@@ -269,7 +269,8 @@ def _note_in_slurm(
     why: bool,
 ) -> None:
     """Write into the job's AdminComment why it was stopped or is under quarantine, or its usage for accounts."""
-    if why or outcome.kind == "overrun":
+    for_good = booking.recoveries and outcome.kind not in ("ok", "cancelled")  # the note there promises a rerun
+    if why or for_good or outcome.kind == "overrun":
         note_reason(job, booking, outcome, node.slurm(), key=key)
     elif node.config.features.accounting:
         slurm_conf = find_slurm_conf(node.config.paths.slurm_conf, os.environ)

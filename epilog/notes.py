@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # an ordinary job ends without a Slurm query
 def note_reason(
     job: HookJob, booking: Booking, outcome: Outcome, control: SlurmControl, *, key: bytes
 ) -> None:
-    """Write into the job's AdminComment why it was stopped, or that it is under quarantine.
+    """Write into the job's AdminComment why it ended, where the note there is of an earlier run, or it was stopped.
 
     Args:
         job: The job, as slurmd passes it to its hooks.
@@ -33,12 +33,14 @@ def note_reason(
     """
     from slurm_plugin.slurm.control import JobChange
 
+    detail = f"stopped: {outcome.evidence}" if outcome.kind == "overrun" else outcome.evidence or outcome.kind
+    again = "not requeued again: " if booking.recoveries else ""
     note = Note(
         event="failed",
         restart=job.restart,
         estimate_bytes=booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
-        detail=f"stopped: {outcome.evidence}" if outcome.kind == "overrun" else outcome.evidence or "",
+        detail=again + detail,
     )
     text = signed_note(note, job_id=job.job_id, user_id=job.user_id, key=key)
     control.update(job.job_id, JobChange(admin_comment=text))
