@@ -137,6 +137,18 @@ def write(saved: SavedProfile, path: str | Path) -> None:
         beside.unlink(missing_ok=True)
 
 
+def release() -> str:
+    """Return the release of this package; "unknown" where only its files are, as in a traced script."""
+    from importlib import metadata  # slow, and only a trace needs it
+
+    for name in ("gpumemnet", "rad-slurm"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "unknown"
+
+
 def broken(path: str, problem: str) -> SummaryError:
     """Return the error for a file that `to_text` did not write.
 

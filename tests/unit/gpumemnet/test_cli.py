@@ -156,7 +156,7 @@ def test_what_is_booked_at_a_confidence_and_what_the_job_may_hold_at_most(tmp_pa
         assert chosen["estimate_mib"] <= chosen["booked_mib"] < chosen["upper_mib"] == bound["upper_mib"]
         assert chosen["shards"] == -(-chosen["booked_mib"] // chosen["shard_mib"])
         line = run(*args, cwd=tmp_path).stdout
-        assert f"booked {human(chosen['booked_mib'] * MIB)} (80th percentile)" in line
+        assert f"booked {human(chosen['shards'] * chosen['shard_mib'] * MIB)} (80th percentile)" in line
         assert f"limit {human(chosen['upper_mib'] * MIB)}" in line
         assert "the most that it may allocate" in run(*args, "--explain", cwd=tmp_path).stdout
         assert "confidence=0.8" in run(*args, "--sbatch", cwd=tmp_path).stdout
