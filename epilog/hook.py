@@ -269,7 +269,10 @@ def _note_in_slurm(
     why: bool,
 ) -> None:
     """Write into the job's AdminComment why it was stopped or is under quarantine, or its usage for accounts."""
-    for_good = booking.recoveries and outcome.kind not in ("ok", "cancelled")  # the note there promises a rerun
+    for_good = booking.recoveries and outcome.kind not in (
+        "ok",
+        "cancelled",
+    )  # the note there promises a rerun
     if why or for_good or outcome.kind == "overrun":
         note_reason(job, booking, outcome, node.slurm(), key=key)
     elif node.config.features.accounting:

@@ -67,8 +67,8 @@ def directives_of(script: str | None, script_name: str, comment: str) -> Directi
     except GpuMemNetError as exc:
         lines = lines_of(exc)
         if len(lines) > MOST_LINES:
-            hidden = f"{len(lines) - MOST_LINES} more mistakes in #RAD lines; to see all, run: rad-estimate {script_name}"
-            lines = (*lines[:MOST_LINES], hidden)
+            more = f"{len(lines) - MOST_LINES} more mistakes in #RAD lines"
+            lines = (*lines[:MOST_LINES], f"{more}; to see all, run: rad-estimate {script_name}")
         raise EstimateError(*lines) from exc
 
 

@@ -151,9 +151,7 @@ def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
     if estimator != DEFAULT:
         raise SetupError(f"--estimator {estimator} reads a model summary, not a saved trace; remove it")
     checkpointing = ", gradient checkpointing" if profile.gradient_checkpointing else ""
-    traced = (
-        f"batch size {profile.batch_size}, optimizer {profile.optimizer}, precision {profile.precision}{checkpointing}"
-    )
+    traced = f"batch size {profile.batch_size}, optimizer {profile.optimizer}, precision {profile.precision}{checkpointing}"
     return replace(estimate(profile, gpu=gpu), traced=traced)
 
 

@@ -8,12 +8,12 @@ _MARKS = ("#RAD", "#SBATCH", "#!")
 
 
 def is_job_script(text: str) -> bool:
-    """Return whether a text is a job script: it starts with #!, or was meant to; a log may show #SBATCH lines, too.
+    r"""Return whether a text is a job script: it starts with #!, or was meant to; a log may show #SBATCH lines, too.
 
     Args:
         text: The text.
 
-    >>> is_job_script("#!/bin/sh\\ntrue"), is_job_script("# mine\\n#SBATCH -n1"), is_job_script("a log\\n#SBATCH -n1")
+    >>> is_job_script("#!/bin/sh\ntrue"), is_job_script("# mine\n#SBATCH -n1"), is_job_script("a log\n#SBATCH -n1")
     (True, True, False)
     """
     if text.startswith("#!"):

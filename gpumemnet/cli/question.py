@@ -58,7 +58,9 @@ def question_of(summary: str | None, given: Mapping[str, object], typed: str) ->
         raise SetupError(f"{summary}: {other}")
     text = _text(summary)
     name = "standard input" if summary == STDIN else summary
-    if not is_job_script(text) or (other is not None and not any(mark in text for mark in ("#RAD", "#SBATCH"))):
+    if not is_job_script(text) or (
+        other is not None and not any(mark in text for mark in ("#RAD", "#SBATCH"))
+    ):
         if other is not None:  # a job script may be in Python
             raise SetupError(f"{summary}: {other}")
         return _of_summary(text if summary == STDIN else summary, given, words)

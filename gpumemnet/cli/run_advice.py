@@ -72,7 +72,9 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
     return Exit.FINE if fits else Exit.FINDINGS
 
 
-def of_trace(options: Options, subject: advice.Subject, traced: retrace.Retraced) -> tuple[str, list[advice.Row]]:
+def of_trace(
+    options: Options, subject: advice.Subject, traced: retrace.Retraced
+) -> tuple[str, list[advice.Row]]:
     """Return the name and the rows of advice about a saved profile; its command is traced at other batch sizes.
 
     Args:

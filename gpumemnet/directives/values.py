@@ -111,7 +111,7 @@ def _memory(key: str, value: str, place: Place) -> int:
             raise place.error(
                 f"{key}={digits} are {digits} MiB, less than any process uses", f"write {key}={digits}G"
             )
-        return -(-int(whole + part) * _UNIT_BYTES[unit] // 10 ** len(part) // MIB) * MIB
+        return -(-int(whole + part) * _UNIT_BYTES[unit] // int("1" + "0" * len(part)) // MIB) * MIB
     fix = _plain(value, "write for example memory=12G")
     raise place.error(f"{key}={short(value)} is not an amount of memory", fix)
 

@@ -48,8 +48,8 @@ local function option(options, name)
   return value
 end
 
--- Show a line as job_submit's are shown, "sbatch: RAD: ...": slurm.log_info puts "lua: " in between, and log_user, where
--- a cli_filter has it (tried on 26.05), shows nothing.
+-- Show a line as job_submit's are shown, "sbatch: RAD: ...": slurm.log_info puts "lua: " in between, and log_user,
+-- where a cli_filter has it (tried on 26.05), shows nothing.
 local function say(options, text, is_error)
   if option(options, "quiet") and not is_error then
     return

@@ -147,7 +147,11 @@ class Submission:
                 stated = directives_of(request.script, name, request.comment) is not None
             except EstimateError:
                 stated = True
-            return (messages.mixed_partitions(request.partition or self.config.default_partition),) if stated else ()
+            return (
+                (messages.mixed_partitions(request.partition or self.config.default_partition),)
+                if stated
+                else ()
+            )
         if estimate is None or estimate.source != "stated" or rewrite.booking is None:
             return ()
         base_bytes = self.estimator.gpu_model().base_bytes

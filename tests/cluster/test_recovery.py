@@ -62,7 +62,9 @@ def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) ->
     )
     settled = jobs.fields(job)
     assert 1 <= int(settled["Restarts"]) <= 2
-    assert jobs.output(job).startswith("RAD: run 2 of this job; run 1: out of GPU memory ("), "its own is overwritten"
+    assert jobs.output(job).startswith("RAD: run 2 of this job; run 1: out of GPU memory ("), (
+        "its own is overwritten"
+    )
     jobs.cluster.wait(
         "its note no longer promises a rerun",
         lambda: "not requeued again: " in jobs.fields(job)["AdminComment"],

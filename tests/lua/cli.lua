@@ -10,11 +10,11 @@ end
 
 local said
 slurm = { SUCCESS = 0, ERROR = -1 }
-io.stderr = {
+rawset(io, "stderr", {
   write = function(_, ...)
     said[#said + 1] = table.concat({ ... }):gsub("\n$", "")
   end,
-}
+})
 
 -- As in Slurm: options are read and written through a metatable, and only as text.
 local function options_table(options, argv)

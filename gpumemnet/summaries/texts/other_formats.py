@@ -9,7 +9,9 @@ from gpumemnet.errors import SummaryError
 
 _TRACE = "trace the script: rad-estimate --save m.rad -- python train.py"
 _TORCHINFO = "save the text of torchinfo.summary(model, input_size=(64, 3, 224, 224), depth=99)"
-_BY_HAND = "RAD reads models of PyTorch and Keras alone; state the peak that nvidia-smi shows: #RAD memory=12G"
+_BY_HAND = (
+    "RAD reads models of PyTorch and Keras alone; state the peak that nvidia-smi shows: #RAD memory=12G"
+)
 _BOTH = f"{_TORCHINFO}, or {_TRACE}"
 
 
@@ -52,18 +54,29 @@ FORMATS = (
         "a table of fvcore, which shows no activations",
         _BOTH,
     ),
-    Format(r"#params: [\d.]+[KMGTB]?, #flops: ", "a text of fvcore, which changes the arguments of layers", _BOTH),
-    Format(r"Register (?:count_\w+|zero_ops)\(\) for ", "the messages of thop, which name no layer's size", _BOTH),
-    Format(r"DeepSpeed Flops Profiler", "a profile of DeepSpeed, which changes the arguments of layers", _BOTH),
+    Format(
+        r"#params: [\d.]+[KMGTB]?, #flops: ", "a text of fvcore, which changes the arguments of layers", _BOTH
+    ),
+    Format(
+        r"Register (?:count_\w+|zero_ops)\(\) for ", "the messages of thop, which name no layer's size", _BOTH
+    ),
+    Format(
+        r"DeepSpeed Flops Profiler", "a profile of DeepSpeed, which changes the arguments of layers", _BOTH
+    ),
     Format(r"[MGTK]Macs?, [\d.]+% MACs", "a text of ptflops, which changes the arguments of layers", _BOTH),
     Format(
         r"[|┃] *path *[|┃] *(?:module|outputs|inputs) *[|┃]|[|┃] *Module *[|┃] *Config *[|┃]",
         "a table of Flax or Haiku",
         _BY_HAND,
     ),
-    Format(r"Parameters in forward computation graph, duplicate included", "a table of MXNet Gluon", _BY_HAND),
     Format(
-        r"Layer \(type\) +Input Shape +Output Shape +Param #", "a table of paddle.summary()", _BY_HAND, misread=True
+        r"Parameters in forward computation graph, duplicate included", "a table of MXNet Gluon", _BY_HAND
+    ),
+    Format(
+        r"Layer \(type\) +Input Shape +Output Shape +Param #",
+        "a table of paddle.summary()",
+        _BY_HAND,
+        misread=True,
     ),
     Format(
         r"\(unbuilt\)",

@@ -170,4 +170,8 @@ def name_of(optimizer: torch.optim.Optimizer) -> Optimizer:
 
 def versions() -> dict[str, str]:
     """Return the versions of the software that affects a trace."""
-    return {"gpumemnet": os.environ.get(VERSION) or release(), "torch": str(torch.__version__), "python": platform.python_version()}
+    return {
+        "gpumemnet": os.environ.get(VERSION) or release(),
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+    }

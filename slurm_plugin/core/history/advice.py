@@ -44,7 +44,9 @@ def next_time(run: Run, *, remembered: bool) -> tuple[str, ...]:
         if lasted_s is None or lasted_s >= LEAST_S:
             found += _about_size(run, run.peak_bytes, remembered=remembered and run.profile_key is not None)
     elif run.outcome == "gpu-oom" and run.booked_bytes is None:
-        found.append("it needed more memory than a GPU has; reduce the batch size, or split the model over several")
+        found.append(
+            "it needed more memory than a GPU has; reduce the batch size, or split the model over several"
+        )
     elif run.outcome == "gpu-oom":
         found.append("it needed more memory than it booked; add #RAD model=, or increase memory=")
     elif run.outcome == "overrun":

@@ -11,7 +11,12 @@ from collections.abc import Iterator
 
 _BSUB = {"-q": "partition", "-n": "ntasks"}
 _PER_NODE = {"ppn": "ntasks-per-node", "gpus": "gpus"}
-_RESOURCES = {"naccelerators": "gpus", "mppnodes": "nodelist", "mppnppn": "ntasks-per-node", "mppwidth": "ntasks"}
+_RESOURCES = {
+    "naccelerators": "gpus",
+    "mppnodes": "nodelist",
+    "mppnppn": "ntasks-per-node",
+    "mppwidth": "ntasks",
+}
 
 
 def options_in(line: str) -> dict[str, str]:

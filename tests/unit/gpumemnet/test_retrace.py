@@ -1,4 +1,4 @@
-"""Advice about a saved profile: its command is traced at other batch sizes. tests/unit/gpumemnet_trace has real traces."""
+"""Advice about a saved profile: its command is traced at other batch sizes; tests/unit/gpumemnet_trace has real ones."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ def test_gpus_are_compared_without_a_trace(tmp_path: Path, traced: list[int]) ->
 
 
 @pytest.mark.parametrize("words", [("python", "t.py"), ()])
-def test_a_command_without_its_batch_size_is_named(tmp_path: Path, traced: list[int], words: tuple[str, ...]) -> None:
+def test_a_command_without_its_batch_size_is_named(
+    tmp_path: Path, traced: list[int], words: tuple[str, ...]
+) -> None:
     done = advice(tmp_path, saved(64, *words), "--largest")
     assert "states no batch size 64" in str(done.exception) and not traced
     both = replace(saved(64), profiles=(*saved(16).profiles, *saved(64).profiles))

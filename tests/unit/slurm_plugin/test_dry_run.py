@@ -156,7 +156,10 @@ def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ("#SBATCH -p gpu -N1\n#SBATCH hetjob\n#SBATCH --gpus=1\n#RAD memory=9G", "heterogeneous job cannot share"),
+        (
+            "#SBATCH -p gpu -N1\n#SBATCH hetjob\n#SBATCH --gpus=1\n#RAD memory=9G",
+            "heterogeneous job cannot share",
+        ),
         ("#SBATCH -p gpu,plain --gpus=1\n#RAD memory=9G", "the partitions gpu,plain treat #RAD differently"),
         ("#SBATCH -p gpu,plain --gpus=1\n#RAD memry=9G", "the partitions gpu,plain treat #RAD differently"),
         ("#SBATCH --gres=gpu:1g.10gb:1\n#RAD memory=9G", "a MIG instance cannot be shared"),
@@ -179,7 +182,10 @@ def test_a_directive_without_effect_is_named(folder: Path, lines: str, words: st
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("#!/bin/sh\r\n#SBATCH --gpus=1\r\n#RAD memory=9G\r\n", "DOS line breaks, so sbatch refuses it; remove them: "),
+        (
+            "#!/bin/sh\r\n#SBATCH --gpus=1\r\n#RAD memory=9G\r\n",
+            "DOS line breaks, so sbatch refuses it; remove them: ",
+        ),
         ("#!/bin/sh\n#SBATCH --gpus=1\n#RAD memory=9G\ntrue\r\n", "sed -i 's/\\r$//' job.sh"),
         ("# mine\n#!/bin/sh\n#SBATCH --gpus=1\n", "line 1 does not start with #!"),
     ],

@@ -11,18 +11,45 @@ from gpumemnet.training import TrainingSetup
 
 SETUP = TrainingSetup(batch_size=8, stated=frozenset({"batch_size"}))
 TEXTS = {
-    "fastai": "Layer (type)         Output Shape         Param #    Trainable \n====\nReLU  [64, 112, 112]  0  False \n",
-    "YOLO": "                   from  n    params  module                 arguments\n  0   -1  1   928  Conv  [3, 32, 3, 2]\n",
-    "torchsummaryX": "====\n       Kernel Shape     Output Shape   Params  Mult-Adds\nLayer\n0_conv1  [1, 10, 5, 5]  [1, 10, 24, 24]  260\n",
-    "torch_geometric": "+---+\n| Layer    | Input Shape    | Output Shape   | #Param   |\n|----------+----------|\n| GCN | [9, 4] |\n",
-    "fvcore": "| module      | #parameters or shape   | #flops   |\n|:------------|:-----------------------|:---------|\n| model | 1.2M |\n",
-    "thop": "[INFO] Register count_convNd() for <class 'torch.nn.modules.conv.Conv2d'>.\n",
-    "Flax": "┃ path    ┃ module ┃ inputs        ┃ outputs       ┃ params ┃\n│ Dense_0 │ Dense  │ float32[8,16] │ float32[8,4] │ 68 │\n",
-    "Haiku": "+----+\n| Module | Config | Module params | Input |\n| mlp | MLP() | 10 | f32[8] |\n",
-    "MXNet": "Sequence of layers\n  Parameters in forward computation graph, duplicate included\n   Total params: 10\n",
-    "paddle": " Layer (type)       Input Shape          Output Shape         Param #\n====\n Conv2D-1  [[1, 1, 28, 28]]  [1, 6, 28, 28]  60\n",
-    "not built": 'Model: "m"\n Layer (type)  Output Shape  Param #\n====\n lstm (LSTM)  ?  0 (unbuilt)\n====\nTotal params: 0\n',
-    "Markdown": "| layer | size |\n|---|---:|\n| conv | 3x64 |\n",
+    "fastai": (
+        "Layer (type)         Output Shape         Param #    Trainable \n====\n"
+        "ReLU  [64, 112, 112]  0  False \n"
+    ),
+    "YOLO": (
+        "                   from  n    params  module                 arguments\n"
+        "  0   -1  1   928  Conv  [3, 32, 3, 2]\n"
+    ),
+    "torchsummaryX": (
+        "====\n       Kernel Shape     Output Shape   Params  Mult-Adds\nLayer\n"
+        "0_conv1  [1, 10, 5, 5]  [1, 10, 24, 24]  260\n"
+    ),
+    "torch_geometric": (
+        "+---+\n| Layer    | Input Shape    | Output Shape   | #Param   |\n|----------+----------|\n"
+        "| GCN | [9, 4] |\n"
+    ),
+    "fvcore": (
+        "| module      | #parameters or shape   | #flops   |\n"
+        "|:------------|:-----------------------|:---------|\n| model | 1.2M |\n"
+    ),
+    "thop": ("[INFO] Register count_convNd() for <class 'torch.nn.modules.conv.Conv2d'>.\n"),
+    "Flax": (
+        "┃ path    ┃ module ┃ inputs        ┃ outputs       ┃ params ┃\n"
+        "│ Dense_0 │ Dense  │ float32[8,16] │ float32[8,4] │ 68 │\n"
+    ),
+    "Haiku": ("+----+\n| Module | Config | Module params | Input |\n| mlp | MLP() | 10 | f32[8] |\n"),
+    "MXNet": (
+        "Sequence of layers\n  Parameters in forward computation graph, duplicate included\n"
+        "   Total params: 10\n"
+    ),
+    "paddle": (
+        " Layer (type)       Input Shape          Output Shape         Param #\n====\n"
+        " Conv2D-1  [[1, 1, 28, 28]]  [1, 6, 28, 28]  60\n"
+    ),
+    "not built": (
+        'Model: "m"\n Layer (type)  Output Shape  Param #\n====\n lstm (LSTM)  ?  0 (unbuilt)\n====\n'
+        "Total params: 0\n"
+    ),
+    "Markdown": ("| layer | size |\n|---|---:|\n| conv | 3x64 |\n"),
 }
 
 

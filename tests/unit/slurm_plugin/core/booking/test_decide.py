@@ -92,7 +92,9 @@ def test_a_job_that_cannot_share_is_left_alone_and_told_if_it_spoke(
 
 
 def test_several_processes_that_fill_a_gpu_are_counted_in_the_message() -> None:
-    rewrite = asked(UserDirectives(memory_bytes=12 * GIB), stated_need(12 * GIB), gres="gres:gpu:1", num_tasks=4)
+    rewrite = asked(
+        UserDirectives(memory_bytes=12 * GIB), stated_need(12 * GIB), gres="gres:gpu:1", num_tasks=4
+    )
     assert "its 4 processes together may need 48.0 GiB of " in rewrite.messages[0]
 
 
