@@ -19,6 +19,8 @@ from lab.cluster import Cluster
 from lab.jobs import ENDED, Jobs
 from lab.place import ClusterSpec, NodeSpec
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config.load import load_config
+from tools.screen import as_svg
 
 COLUMNS, ROWS = 108, 30
 LETTER_S, THINK_S = 0.035, 1.2
@@ -26,7 +28,14 @@ USER, ROOT = "\x1b[1;32mnobody@login\x1b[0m:~$ ", "\x1b[1;31mroot@n0\x1b[0m:~# "
 WAIT_S = 90.0
 SEEN_S = 2.5
 """Time until rad-monitor has seen the jobs."""
-CAST = Path("docs") / "img" / "first_job.cast"
+CAST, TOP = Path("docs") / "img" / "first_job.cast", Path("docs") / "img" / "rad_top.svg"
+ON_SCREEN = (
+    "share_resnet18.sh",
+    "share_encoder.sh",
+    "share_resnet18.sh",
+    "large_resnet152.sh",
+    "two_gpus.sh",
+)
 
 
 @dataclass
@@ -62,7 +71,7 @@ class Tape:
 
 
 def record(cluster: Cluster, checkout: Path) -> Path:
-    """Record a user's first job, and a second one that shares its GPU.
+    """Record a user's first job, and a second one that shares its GPU; and draw a screen of `rad top`.
 
     Args:
         cluster: The cluster to start, with one node of four simulated GPUs.
@@ -102,11 +111,27 @@ def record(cluster: Cluster, checkout: Path) -> Path:
         tape.show("\x1b[2m# some seconds later\x1b[0m\r\n", THINK_S)
         run("cat resnet18-1.out")
         run("squeue -t all -o '%.5i %.10j %.9T %.14b'")
+        picture = _screen_of_top(cluster, jobs)
     finally:
         cluster.down()
+    (checkout / TOP).write_text(picture, encoding="utf-8")
     out = checkout / CAST
     out.write_text(tape.cast("A first shared job"), encoding="utf-8")
     return out
+
+
+def _screen_of_top(cluster: Cluster, jobs: Jobs) -> str:
+    """Return a picture of `rad top` while jobs share the node's GPUs."""
+    mine = [jobs.submit(name).job_id for name in ON_SCREEN]
+    cluster.wait("all run", lambda: all(jobs.state(one or 0) == "RUNNING" for one in mine), WAIT_S)
+    cluster.clock.sleep(SEEN_S)
+    config = cluster.place.etc / "rad.n0.toml"
+    place = f"n0=127.0.0.1:{load_config(config).telemetry.serve}"
+    rad = f"{cluster.place.venv}/bin/rad"
+    return as_svg(
+        cluster.slurm(rad, "top", "--once", "--config", str(config), "--node", place),
+        "rad top: four simulated GPUs, memory used and booked, SM activity, and the jobs on each",
+    )
 
 
 def _played(tape: Tape, argv: list[str], env: Mapping[str, str], clock: Clock) -> None:

@@ -11,7 +11,6 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from gpumemnet.cli import retrace
 from gpumemnet.errors import GpuMemNetError, SetupError, TraceError
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators import activity
@@ -151,7 +150,8 @@ def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
     if estimator != DEFAULT:
         raise SetupError(f"--estimator {estimator} reads a model summary, not a saved trace; remove it")
     checkpointing = ", gradient checkpointing" if profile.gradient_checkpointing else ""
-    traced = f"batch size {profile.batch_size}, optimizer {profile.optimizer}, precision {profile.precision}{checkpointing}"
+    p = profile
+    traced = f"batch size {p.batch_size}, optimizer {p.optimizer}, precision {p.precision}{checkpointing}"
     return replace(estimate(profile, gpu=gpu), traced=traced)
 
 
@@ -164,7 +164,9 @@ def made_by(path_or_text: str) -> str:
     Raises:
         SummaryError: The file is unusable.
     """
-    saved = retrace.saved_in(path_or_text)
+    from gpumemnet.cli.retrace import saved_in  # rarely used
+
+    saved = saved_in(path_or_text)
     if saved is None:
         return ""
     command = shlex.join(saved.command) or "gpumemnet.save()"

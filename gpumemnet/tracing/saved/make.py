@@ -6,7 +6,6 @@ The user's model stays unchanged: the trace uses a copy with unwritten weights, 
 from __future__ import annotations
 
 import copy
-import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Union
@@ -19,7 +18,6 @@ from gpumemnet.names import Optimizer
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.tracing.saved.of_trace import profile_of
 from gpumemnet.tracing.saved.record import SavedProfile, release
-from gpumemnet.tracing.script.files import VERSION
 from gpumemnet.tracing.trace import memory_of, session
 from gpumemnet.tracing.trace.inputs import InputSpec
 from gpumemnet.tracing.trace.loss import TARGET
@@ -171,7 +169,7 @@ def name_of(optimizer: torch.optim.Optimizer) -> Optimizer:
 def versions() -> dict[str, str]:
     """Return the versions of the software that affects a trace."""
     return {
-        "gpumemnet": os.environ.get(VERSION) or release(),
+        "gpumemnet": release(),
         "torch": str(torch.__version__),
         "python": platform.python_version(),
     }

@@ -16,11 +16,11 @@ from typing import Any
 
 from gpumemnet.errors import TraceError
 from gpumemnet.records import frozen
-from gpumemnet.tracing.saved.record import SavedProfile, release
+from gpumemnet.tracing.saved.record import RELEASE, SavedProfile, release
 from gpumemnet.tracing.script import frameworks, processes
 from gpumemnet.tracing.script.bounds import bound, cleaned_up
 from gpumemnet.tracing.script.failures import ASKED, END_OF_INPUT, OWN
-from gpumemnet.tracing.script.files import COMMAND, FAILED, FOLDER, HOOKED, RESULT, STARTED_IN, VERSION
+from gpumemnet.tracing.script.files import COMMAND, FAILED, FOLDER, HOOKED, RESULT, STARTED_IN
 from gpumemnet.tracing.script.shield import shields, unhooked
 from gpumemnet.units import GIB
 
@@ -147,7 +147,7 @@ def _run(
         "PYTHONDONTWRITEBYTECODE": "1",
         "WANDB_MODE": "disabled",
         COMMAND: shlex.join(command),
-        VERSION: release(),
+        RELEASE: release(),
         STARTED_IN: os.readlink("/proc/self/cwd"),  # PWD is right only where a shell has set it
         "TMPDIR": str(folder / "tmp"),  # a killed script does not clean up
     }

@@ -1,4 +1,4 @@
-"""Advice about a saved profile: its command is traced at other batch sizes; tests/unit/gpumemnet_trace has real ones."""
+"""Advice about a saved profile: its command is traced at other batch sizes; gpumemnet_trace has real ones."""
 
 from __future__ import annotations
 
