@@ -29,6 +29,9 @@ from slurm_plugin.core.ledger.job_file import JobFile
 if TYPE_CHECKING:  # an ordinary task starts without it
     from slurm_plugin.core.comments.admin_comment import Note
 
+ANSWER_S = 2.0
+"""Time-out of a query whose answer is only shown."""
+
 
 def main() -> int:
     """Run the hook; with `--or-fail` the status shows whether it finished, for a caller that can do without."""
@@ -73,8 +76,6 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
                 f"print RAD: {problem}; {'the job is requeued' if back else 'cancel the job and resubmit it'}"
             )
             return Exit.REFUSED
-        if is_script and (before := earlier_end(job_id, config, os.environ)):
-            print(f"print RAD: {before}")
         for name in inherited(os.environ, job_id=job_id, run=Path(config.paths.run)):
             print(f"unset {name}")
         counts = typed_counts(os.environ) if is_script else {}
@@ -91,6 +92,9 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
                 changes |= counts
             for name, value in changes.items():
                 print(f"unset {name}" if value is None else f"export {name}={value}")
+        sys.stdout.flush()  # Slurm may not answer what follows
+        if is_script and (before := earlier_end(job_id, config, os.environ)):
+            print(f"print RAD: {before}")
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
         return undone
     return Exit.OK
@@ -116,7 +120,7 @@ def earlier_end(job_id: int, config: Config, task: Mapping[str, str]) -> str:
 
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, {})
     try:
-        view = SlurmCommands(slurm_conf=str(slurm_conf or "")).job(job_id)
+        view = SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=ANSWER_S).job(job_id)
     except SlurmError:
         return ""
     return rerun_line(None if view is None else read_note(view.admin_comment), int(restarts))
