@@ -30,12 +30,13 @@ SEEN_S = 2.5
 """Time until rad-monitor has seen the jobs."""
 CAST, TOP = Path("docs") / "img" / "first_job.cast", Path("docs") / "img" / "rad_top.svg"
 ON_SCREEN = (
-    "share_resnet18.sh",
-    "share_encoder.sh",
-    "share_resnet18.sh",
-    "large_resnet152.sh",
-    "two_gpus.sh",
+    ("memory=4G", "2.2G", "0.20"),
+    ("memory=6G", "4.3G", "0.28"),
+    ("memory=20G", "17G", "0.45"),
+    ("memory=12G", "9G", "0.35"),
+    ("policy=exclusive", "30G", "0.90"),
 )
+"""Jobs in the picture of `rad top`: directive, memory used, SM activity."""
 
 
 @dataclass
@@ -122,7 +123,10 @@ def record(cluster: Cluster, checkout: Path) -> Path:
 
 def _screen_of_top(cluster: Cluster, jobs: Jobs) -> str:
     """Return a picture of `rad top` while jobs share the node's GPUs."""
-    mine = [jobs.submit(name).job_id for name in ON_SCREEN]
+    mine = []
+    for directive, memory, smact in ON_SCREEN:
+        train = f"python3 fake_train.py --memory {memory} --seconds {WAIT_S} --smact {smact}"
+        mine.append(jobs.submit("--gpus=1", f"--comment=rad:{directive}", "--wrap", train).job_id)
     cluster.wait("all run", lambda: all(jobs.state(one or 0) == "RUNNING" for one in mine), WAIT_S)
     cluster.clock.sleep(SEEN_S)
     config = cluster.place.etc / "rad.n0.toml"
