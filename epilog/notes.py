@@ -15,7 +15,7 @@ from slurm_plugin.slurm.node.hook_env import HookJob
 def note_reason(
     job: HookJob, booking: Booking, outcome: Outcome, *, slurm_conf: Path | None, log: Path, key: bytes
 ) -> None:
-    """Write into the job's AdminComment why it was stopped, or that it is under quarantine; sacct shows it.
+    """Write into the job's AdminComment why it ended, where the note there is of an earlier run, or it was stopped.
 
     Args:
         job: The job, as slurmd passes it to its hooks.
@@ -30,14 +30,15 @@ def note_reason(
     """
     from slurm_plugin.slurm.queries.accounting import write_admin_comment
 
+    stopped = outcome.kind in ("overrun", "idle")
+    detail = f"stopped: {outcome.evidence}" if stopped else outcome.evidence or outcome.kind
+    again = "not requeued again: " if booking.recoveries else ""
     note = Note(
         event="failed",
         restart=job.restart,
         estimate_bytes=booking.estimate_bytes,
         peak_bytes=outcome.peak_bytes,
-        detail=f"stopped: {outcome.evidence}"
-        if outcome.kind in ("overrun", "idle")
-        else outcome.evidence or "",
+        detail=again + detail,
     )
     text = signed_note(note, job_id=job.job_id, user_id=job.user_id, key=key)
     write_admin_comment(job.job_id, text, slurm_conf=slurm_conf, log_path=log / "accounting.log")

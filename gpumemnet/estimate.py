@@ -95,6 +95,7 @@ class Estimate:
         warnings: One sentence for each assumption.
         activity: Its activity on the GPU; None without a profile.
         quantiles: Memory by share of such jobs; None for estimators without quantiles.
+        traced: Settings of the traced training, which the user need not have stated; "" without a trace.
     """
 
     estimate_bytes: int
@@ -107,6 +108,7 @@ class Estimate:
     warnings: tuple[str, ...] = ()
     activity: Activity | None = None
     quantiles: Quantiles | None = None
+    traced: str = ""
 
     def quantile(self, share: float) -> int:
         """Return the bytes that a share of jobs stays below; the bound if there are no quantiles.

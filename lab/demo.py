@@ -98,7 +98,7 @@ class Demo:
                 self._say(f"         {example.name} is left out: the node has too few GPUs")
                 continue
             answer = self._jobs.submit(*example.sbatch, user=example.user)
-            self._say(f"{self._clock()} {example.user} submits {example.name}: job {answer.job_id}")
+            self._say(f"{self._clock()} user {example.user} submits {example.name}: job {answer.job_id}")
             for line in answer.messages.splitlines():
                 self._say(f"         {line}")
             submitted.append((example, answer.job_id, answer.messages))

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prolog.inherited import inherited
 from prolog.own_run import MOST_TIMES, WHY, of_an_earlier_job, without_prolog
@@ -24,6 +25,12 @@ from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.hooks.args import config_path
 from slurm_plugin.core.hooks.supervise import LIMITS, hook_started_s, supervised
 from slurm_plugin.core.ledger.job_file import JobFile
+
+if TYPE_CHECKING:  # an ordinary task starts without it
+    from slurm_plugin.core.comments.admin_comment import Note
+
+ANSWER_S = 2.0
+"""Time-out of a query whose answer is only shown."""
 
 
 def main() -> int:
@@ -87,9 +94,54 @@ def _work(job_id: int, title: bytes, undone: int) -> int:
                 changes |= counts
             for name, value in changes.items():
                 print(f"unset {name}" if value is None else f"export {name}={value}")
+        sys.stdout.flush()  # Slurm may not answer what follows
+        if is_script and (before := earlier_end(job_id, config, os.environ)):
+            print(f"print RAD: {before}")
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
         return undone
     return Exit.OK
+
+
+def earlier_end(job_id: int, config: Config, task: Mapping[str, str]) -> str:
+    """Return why RAD requeued this job, for the start of its output; "" if it did not.
+
+    By default Slurm overwrites the output of the run before, which shows the error. Only a rerun queries Slurm.
+
+    Args:
+        job_id: The job.
+        config: rad.toml.
+        task: The task's own environment.
+    """
+    restarts = task.get("SLURM_RESTART_COUNT", "")
+    if not restarts.isdecimal() or restarts == "0":
+        return ""
+    from slurm_plugin.core.comments.admin_comment import read_note
+    from slurm_plugin.core.errors import SlurmError
+    from slurm_plugin.slurm.commands import SlurmCommands
+    from slurm_plugin.slurm.files.conf_files import find_slurm_conf
+
+    slurm_conf = find_slurm_conf(config.paths.slurm_conf, {})
+    try:
+        view = SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=ANSWER_S).job(job_id)
+    except SlurmError:
+        return ""
+    return rerun_line(None if view is None else read_note(view.admin_comment), int(restarts))
+
+
+def rerun_line(note: Note | None, restarts: int) -> str:
+    """Return the line about the run before; "" if the note is not about this rerun.
+
+    Args:
+        note: The note in the job's AdminComment.
+        restarts: How often the job was requeued.
+
+    >>> from slurm_plugin.core.comments.admin_comment import Note
+    >>> rerun_line(Note(event="recovered", restart=1, detail="out of GPU memory"), 1)
+    'run 2 of this job; run 1: out of GPU memory'
+    """
+    if note is None or note.event != "recovered" or note.restart != restarts or not note.detail:
+        return ""
+    return f"run {restarts + 1} of this job; run {restarts}: {note.detail}"
 
 
 def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:

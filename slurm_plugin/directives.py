@@ -65,7 +65,11 @@ def directives_of(script: str | None, script_name: str, comment: str) -> Directi
         any_stated = parse_comment(user_words(comment))
         return any_stated or (parse_script(script, script_name) if script else None)
     except GpuMemNetError as exc:
-        raise EstimateError(*lines_of(exc)[:MOST_LINES]) from exc
+        lines = lines_of(exc)
+        if len(lines) > MOST_LINES:
+            more = f"{len(lines) - MOST_LINES} more mistakes in #RAD lines"
+            lines = (*lines[:MOST_LINES], f"{more}; to see all, run: rad-estimate {script_name}")
+        raise EstimateError(*lines) from exc
 
 
 def user_directives_of(directives: Directives | None, comment: str) -> UserDirectives:

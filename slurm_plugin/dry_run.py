@@ -194,8 +194,9 @@ def _asks(decided: Decided) -> str:
 
 
 def _as_text(request: JobRequest) -> str:
-    """Return the GPU request of a job that passes through unchanged, whichever option it uses."""
-    return ",".join(_item(item) for item in request.requested if item.name in ("gpu", "shard"))
+    """Return the GRES request of a job that passes through unchanged, whichever option it uses."""
+    others = (request.other_gres,) if request.other_gres else ()
+    return ",".join((*(_item(item) for item in request.requested if item.name in ("gpu", "shard")), *others))
 
 
 def _item(item: GresItem) -> str:

@@ -58,6 +58,13 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
     (messages.alone, "The need is unknown", messages.alone(messages.NEED_UNKNOWN)),
     (messages.without_that, "After a line on what could not be understood", messages.without_that(True)),
     (messages.alone, "Its bound is about a GPU", messages.alone(messages.may_need(38 * GIB, 39 * GIB))),
+    (
+        messages.alone,
+        "So is that of its processes together",
+        messages.alone(messages.may_need(48 * GIB, 39 * GIB, 4)),
+    ),
+    (messages.mixed_partitions, "", messages.mixed_partitions("gpu,cpu")),
+    (messages.below_a_process, "memory=100M", messages.below_a_process(100 << 20, 760 << 20)),
     (messages.keeps_gpu, "", messages.keeps_gpu("--gpu-freq requires a whole GPU")),
     (
         messages.keeps_gpus,
@@ -66,13 +73,9 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
     ),
     (messages.keeps_gpus, "It is on several nodes", messages.keeps_gpus(messages.SEVERAL_NODES)),
     (messages.keeps_gpus, "Without `share_multi_gpu`", messages.keeps_gpus(messages.SEVERAL_GPUS)),
-    (
-        messages.keeps_gpus,
-        "It is a component of a heterogeneous job",
-        messages.keeps_gpus(messages.HETEROGENEOUS),
-    ),
     (messages.reserves, "`share_multi_gpu`", messages.reserves(12 * GIB, _NEED, share=0.99, gpus=2)),
     (messages.too_large, "", messages.too_large(_LARGE, 39 * GIB)),
+    (messages.too_large, "memory=60G", messages.too_large(replace(_LARGE, source="stated"), 39 * GIB)),
     (messages.too_many_shards, "", messages.too_many_shards(60, 39)),
     (messages.too_few_shards, "", messages.too_few_shards(4 * GIB, 14 * GIB, 14)),
     (messages.other_count, "", messages.other_count(4, 2)),
@@ -84,6 +87,8 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
 
 LINES = (
     ("A job with #RAD lines requests no GPU", messages.NO_GPU),
+    ("A component of a heterogeneous job", messages.HETEROGENEOUS),
+    ("A request for a MIG instance", messages.MIG),
     ("Shards of one's own on whole nodes", messages.SHARDS_OF_WHOLE_NODES),
     ("A script that names a model, and comes as no file", messages.NO_FILE),
     ("A script of more than 64 KiB", f"RAD: job.sh: {BEHIND}"),

@@ -19,6 +19,8 @@ from lab.cluster import Cluster
 from lab.jobs import ENDED, Jobs
 from lab.place import ClusterSpec, NodeSpec
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config.load import load_config
+from tools.screen import as_svg
 
 COLUMNS, ROWS = 108, 30
 LETTER_S, THINK_S = 0.035, 1.2
@@ -26,7 +28,15 @@ USER, ROOT = "\x1b[1;32mnobody@login\x1b[0m:~$ ", "\x1b[1;31mroot@n0\x1b[0m:~# "
 WAIT_S = 90.0
 SEEN_S = 2.5
 """Time until rad-monitor has seen the jobs."""
-CAST = Path("docs") / "img" / "first_job.cast"
+CAST, TOP = Path("docs") / "img" / "first_job.cast", Path("docs") / "img" / "rad_top.svg"
+ON_SCREEN = (
+    ("memory=4G", "2.2G", "0.20"),
+    ("memory=6G", "4.3G", "0.28"),
+    ("memory=20G", "17G", "0.45"),
+    ("memory=12G", "9G", "0.35"),
+    ("policy=exclusive", "30G", "0.90"),
+)
+"""Jobs in the picture of `rad top`: directive, memory used, SM activity."""
 
 
 @dataclass
@@ -62,7 +72,7 @@ class Tape:
 
 
 def record(cluster: Cluster, checkout: Path) -> Path:
-    """Record a user's first job, and a second one that shares its GPU.
+    """Record a user's first job, and a second one that shares its GPU; and draw a screen of `rad top`.
 
     Args:
         cluster: The cluster to start, with one node of four simulated GPUs.
@@ -102,11 +112,30 @@ def record(cluster: Cluster, checkout: Path) -> Path:
         tape.show("\x1b[2m# some seconds later\x1b[0m\r\n", THINK_S)
         run("cat resnet18-1.out")
         run("squeue -t all -o '%.5i %.10j %.9T %.14b'")
+        picture = _screen_of_top(cluster, jobs)
     finally:
         cluster.down()
+    (checkout / TOP).write_text(picture, encoding="utf-8")
     out = checkout / CAST
     out.write_text(tape.cast("A first shared job"), encoding="utf-8")
     return out
+
+
+def _screen_of_top(cluster: Cluster, jobs: Jobs) -> str:
+    """Return a picture of `rad top` while jobs share the node's GPUs."""
+    mine = []
+    for directive, memory, smact in ON_SCREEN:
+        train = f"python3 fake_train.py --memory {memory} --seconds {WAIT_S} --smact {smact}"
+        mine.append(jobs.submit("--gpus=1", f"--comment=rad:{directive}", "--wrap", train).job_id)
+    cluster.wait("all run", lambda: all(jobs.state(one or 0) == "RUNNING" for one in mine), WAIT_S)
+    cluster.clock.sleep(SEEN_S)
+    config = cluster.place.etc / "rad.n0.toml"
+    place = f"n0=127.0.0.1:{load_config(config).telemetry.serve}"
+    rad = f"{cluster.place.venv}/bin/rad"
+    return as_svg(
+        cluster.slurm(rad, "top", "--once", "--config", str(config), "--node", place),
+        "rad top: four simulated GPUs, memory used and booked, SM activity, and the jobs on each",
+    )
 
 
 def _played(tape: Tape, argv: list[str], env: Mapping[str, str], clock: Clock) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,11 +60,12 @@ class Subject:
         return result.estimate_bytes, Booked.of(result, self.directives.confidence)
 
 
-def largest(subject: Subject) -> list[Row]:
+def largest(subject: Subject, sizes: Sequence[int] = (1, MOST_BATCH)) -> list[Row]:
     """Return the largest batch for the GPU and for parts of it.
 
     Args:
         subject: The model.
+        sizes: Batch sizes of which the first and the last limit the search.
 
     Raises:
         GpuMemNetError: The model cannot be estimated with any batch size.
@@ -81,7 +82,7 @@ def largest(subject: Subject) -> list[Row]:
     rows: list[Row] = []
     for part in PARTS:
         limit_bytes = int(part * subject.usable_bytes)
-        batch_size = _largest(booked_bytes, limit_bytes)
+        batch_size = _largest(booked_bytes, limit_bytes, sizes[0], sizes[-1])
         booked = None if batch_size is None else to_mib_up(booked_bytes(batch_size))
         part_name = "whole GPU" if part == 1 else f"{part:g} of it"
         rows.append(
@@ -95,17 +96,17 @@ def largest(subject: Subject) -> list[Row]:
     return rows
 
 
-def _largest(booked_bytes: Callable[[int], int], limit_bytes: int) -> int | None:
-    """Return the largest batch size whose booking fits; None if not even one sample fits.
+def _largest(booked_bytes: Callable[[int], int], limit_bytes: int, least: int, most: int) -> int | None:
+    """Return the largest batch size whose booking fits; None if not even the least fits.
 
     Memory rises with the batch size except for small steps of workspaces; the result fits, and the next size does not.
     """
-    if booked_bytes(1) > limit_bytes:
+    if booked_bytes(least) > limit_bytes:
         return None
-    fits = 1
-    while fits < MOST_BATCH and booked_bytes(2 * fits) <= limit_bytes:
-        fits *= 2
-    above = 2 * fits
+    fits = least
+    while fits < most and booked_bytes(min(2 * fits, most)) <= limit_bytes:
+        fits = min(2 * fits, most)
+    above = min(2 * fits, most + 1)
     while above - fits > 1:
         middle = (fits + above) // 2
         if booked_bytes(middle) <= limit_bytes:
@@ -113,6 +114,29 @@ def _largest(booked_bytes: Callable[[int], int], limit_bytes: int) -> int | None
         else:
             above = middle
     return fits
+
+
+def around(batch_size: int) -> list[int]:
+    """Return the batch sizes that a sweep compares.
+
+    Args:
+        batch_size: The middle one.
+    """
+    return sorted({max(1, round(factor * batch_size)) for factor in _BATCHES})
+
+
+def sweep_sizes(subject: Subject, sizes: Sequence[int]) -> list[Row]:
+    """Compare batch sizes of a trace, which is of one precision.
+
+    Args:
+        subject: The model.
+        sizes: Its batch sizes.
+    """
+    rows: list[Row] = []
+    for each in sizes:
+        setup = replace(subject.directives.setup, batch_size=each)
+        rows.append({"batch_size": each} | _needs(subject, setup, subject.gpu_model, subject.usable_bytes))
+    return rows
 
 
 def sweep(subject: Subject, batch_size: int) -> list[Row]:
@@ -123,7 +147,7 @@ def sweep(subject: Subject, batch_size: int) -> list[Row]:
         batch_size: The middle batch size.
     """
     rows: list[Row] = []
-    for each in sorted({max(1, round(factor * batch_size)) for factor in _BATCHES}):
+    for each in around(batch_size):
         for precision in _PRECISIONS:
             for checkpointing in (False, True):
                 setup = replace(

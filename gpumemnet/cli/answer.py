@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ from gpumemnet.profile.record import ModelProfile
 from gpumemnet.summaries.texts.read import read
 from gpumemnet.training import TrainingSetup
 
+FROM_TEXT = "estimated from its model's text instead"
+"""Warning of an estimate without a trace."""
 _NO_PYTHON = "name the Python that trains before it: rad-estimate -- python "
 _NO_TORCH = (
     "; run it where it trains: after `conda activate` or `module load`, or by that environment's own python"
@@ -103,7 +106,7 @@ def for_script(
             result, warnings = for_summary(found.text, setup, gpu=gpu)
         except GpuMemNetError as exc:
             raise TraceError(f"{why}; its model's text was not sufficient either: {exc}") from exc
-        return result, (why, "estimated from its model's text instead", *warnings)
+        return result, (why, FROM_TEXT, *warnings)
     if save is not None:
         record.write(found, save)
     return for_summary(found.to_text(), setup, gpu=gpu)
@@ -146,7 +149,28 @@ def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
         return replace(estimate(profile, gpu=gpu, estimator=estimator), activity=activity.estimate(profile))
     if estimator != DEFAULT:
         raise SetupError(f"--estimator {estimator} reads a model summary, not a saved trace; remove it")
-    return estimate(profile, gpu=gpu)
+    checkpointing = ", gradient checkpointing" if profile.gradient_checkpointing else ""
+    p = profile
+    traced = f"batch size {p.batch_size}, optimizer {p.optimizer}, precision {p.precision}{checkpointing}"
+    return replace(estimate(profile, gpu=gpu), traced=traced)
+
+
+def made_by(path_or_text: str) -> str:
+    """Return a sentence on the origin of a saved profile; "" for a summary.
+
+    Args:
+        path_or_text: A file's path, or the text itself.
+
+    Raises:
+        SummaryError: The file is unusable.
+    """
+    from gpumemnet.cli.retrace import saved_in  # rarely used
+
+    saved = saved_in(path_or_text)
+    if saved is None:
+        return ""
+    command = shlex.join(saved.command) or "gpumemnet.save()"
+    return f"Traced: {command} ({', '.join(f'{name} {text}' for name, text in saved.versions.items())})."
 
 
 def for_module(

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gpumemnet.cli.cluster import Job
+from gpumemnet.cli.job_script import is_job_script, why_refused
 from gpumemnet.directives.meant import no_summary
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
 from gpumemnet.errors import DirectiveError, SetupError
@@ -57,11 +58,14 @@ def question_of(summary: str | None, given: Mapping[str, object], typed: str) ->
         raise SetupError(f"{summary}: {other}")
     text = _text(summary)
     name = "standard input" if summary == STDIN else summary
-    is_job_script = "#RAD" in text or "#SBATCH" in text
-    if other is not None and not is_job_script:  # a job script may be in Python
-        raise SetupError(f"{summary}: {other}")
-    if not text.lstrip().startswith("#") and not is_job_script:
+    if not is_job_script(text) or (
+        other is not None and not any(mark in text for mark in ("#RAD", "#SBATCH"))
+    ):
+        if other is not None:  # a job script may be in Python
+            raise SetupError(f"{summary}: {other}")
         return _of_summary(text if summary == STDIN else summary, given, words)
+    if problem := why_refused(text, None if summary == STDIN else summary):
+        raise SetupError(f"{name}: {problem}")
     job = Job(typed=words, script=text, path=None if summary == STDIN else summary)
     try:
         comment = next((word for word in reversed(words) if word.startswith("--comment=")), "")

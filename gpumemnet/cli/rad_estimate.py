@@ -11,6 +11,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,8 @@ from gpumemnet.estimators.registry import DEFAULT, NAMES
 from gpumemnet.gpus import DEFAULT_GPU
 from gpumemnet.names import OPTIMIZERS, PRECISIONS
 
+_STARTS = re.compile(r"(?:.*/)?(?:python[\d.]*|torchrun|accelerate|deepspeed|mpirun|srun|uv|poetry)$|.*\.py$")
+"""A word with which a command that trains begins."""
 _COUNT = click.IntRange(1, 1 << 30)
 
 
@@ -128,12 +132,10 @@ def main(find_cluster: FindCluster = lambda given: None) -> None:
     except GpuMemNetError as exc:
         _fail(Exit.USAGE, *lines_of(exc))
     except click.ClickException as exc:
-        command_alone = any(word.endswith(".py") for word in own[1:])
-        fix = (
-            f"write -- before the command: {PROGRAM} -- {' '.join(own)}"
-            if command_alone
-            else f"see {PROGRAM} --help"
-        )
+        at = next((at for at, word in enumerate(own) if _STARTS.match(word)), None)
+        fix = f"see {PROGRAM} --help"
+        if at is not None:
+            fix = f"write -- before the command: {shlex.join([PROGRAM, *own[:at], '--', *own[at:]])}"
         _fail(Exit.USAGE, f"{exc.format_message()}; {fix}")
     except click.Abort:
         sys.exit(Exit.FINDINGS)

@@ -18,13 +18,14 @@ _WHAT = {
     "activations": "kept for the backward pass, with the batch itself",
     "workspace": "temporaries, libraries' scratch, the allocator's rounding and reserve",
 }
-
+_AT_PEAK = {"gradients": "those that exist at the peak of the traced step"}
 
 _ALONE = {
     "exclusive": " (a whole GPU)",
     "kept": " (a whole GPU)",
     "multi-gpu": " (whole GPUs)",
     "multi-node": " (whole GPUs)",
+    "heterogeneous": " (its first component)",
 }
 """Allocation of a job that does not share, by decision."""
 
@@ -102,22 +103,22 @@ def as_explanation(reported: Reported) -> str:
     if result is None or booked is None:
         return as_text(reported)
     batch = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
-    lines = [
-        f"One process on {result.gpu}: batch size {batch}, optimizer {setup.optimizer}, precision {setup.precision}"
-        + (", gradient checkpointing" if setup.gradient_checkpointing else ""),
-        "",
-    ]
+    checkpointing = ", gradient checkpointing" if setup.gradient_checkpointing else ""
+    settings = f"batch size {batch}, optimizer {setup.optimizer}, precision {setup.precision}{checkpointing}"
+    lines = [f"One process on {result.gpu}: {result.traced or settings}", ""]
+    what = _WHAT | _AT_PEAK if result.traced else _WHAT
     for key, value in result.breakdown_bytes.items():
         share = value / max(result.estimate_bytes, 1)
-        lines.append(f"  {key:<12}{to_mib_nearest(value):>9} MiB {share:>5.0%}  {_WHAT.get(key, '')}")
+        lines.append(f"  {key:<12}{to_mib_nearest(value):>9} MiB {share:>5.0%}  {what.get(key, '')}")
     lines += [
         f"  {'estimated':<12}{to_mib_nearest(result.estimate_bytes):>9} MiB"
         "        what nvidia-smi would show at the peak",
-        f"  {'booked':<12}{to_mib_up(booked.n_bytes):>9} MiB        {_trust(booked.share)}; {booked.part}",
+        f"  {'booked':<12}{to_mib_up(booked.shards_bytes):>9} MiB        {_trust(booked.share)}; {booked.part}",
         *_cap_line(booked),
         "",
         *_submitted_text(reported.submitted, reported.scheduled),
         f"Estimator: {result.estimator}; network: {result.family}.",
+        *([reported.made] if reported.made else []),
         *_learned_line(reported.submitted),
         f"Under MPS {to_mib_nearest(gpu_model.mps_client_bytes)} MiB of the base are the MPS client's context; the"
         f" MPS server of a user uses {to_mib_nearest(gpu_model.mps_server_bytes)} MiB more, which no job books.",
@@ -138,7 +139,7 @@ def _learned_line(submitted: Submitted | None) -> list[str]:
 
 def _cap_line(booked: Booked) -> list[str]:
     """Return a line on the limit if it is above the booking."""
-    if booked.most_bytes <= booked.n_bytes:
+    if booked.most_bytes <= booked.shards_bytes:
         return []
     return [
         f"  {'limit':<12}{to_mib_up(booked.most_bytes):>9} MiB        the most that it may allocate if memory is free"
@@ -168,5 +169,5 @@ def as_sbatch(reported: Reported) -> str:
         f"# sbatch --gpus=1 --comment={shlex.quote(comment)} job.sh",
     ]
     if (booked := reported.booked) is not None:
-        lines.append(f"# books {human(booked.n_bytes)}: {booked.shards} x {booked.shard_mib} MiB")
+        lines.append(f"# books {human(booked.shards_bytes)}: {booked.shards} x {booked.shard_mib} MiB")
     return "\n".join([*lines, *(f"# note: {text}" for text in reported.notes)])

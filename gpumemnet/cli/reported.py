@@ -19,16 +19,18 @@ class Booked(NamedTuple):
     """Booking for an estimate.
 
     Attributes:
-        n_bytes: Its size in bytes.
+        n_bytes: The part of it that the job needs.
         share: Share of jobs for which it is enough; None if not measured.
         most_bytes: The job's limit.
         shard_bytes: Size of one shard.
+        whole: Whether it is a whole GPU.
     """
 
     n_bytes: int
     share: float | None
     most_bytes: int
     shard_bytes: int = SHARD_MIB * MIB
+    whole: bool = False
 
     @classmethod
     def of(cls, result: Estimate, confidence: Confidence | None) -> Booked:
@@ -50,12 +52,18 @@ class Booked(NamedTuple):
         n_bytes = submitted.booked_bytes or submitted.capacity_bytes or self.n_bytes
         most_bytes = max(n_bytes, self.most_bytes) if submitted.booked_bytes else n_bytes
         shard_bytes = submitted.shard_bytes or self.shard_bytes
-        return self._replace(n_bytes=n_bytes, most_bytes=most_bytes, shard_bytes=shard_bytes)
+        whole = not submitted.booked_bytes and submitted.capacity_bytes is not None
+        return self._replace(n_bytes=n_bytes, most_bytes=most_bytes, shard_bytes=shard_bytes, whole=whole)
 
     @property
     def shards(self) -> int:
         """Return the number of shards that hold it."""
         return -(-self.n_bytes // self.shard_bytes)
+
+    @property
+    def shards_bytes(self) -> int:
+        """Return the memory that sbatch books: that of its shards, or of the GPU."""
+        return self.n_bytes if self.whole else self.shards * self.shard_bytes
 
     @property
     def shard_mib(self) -> int:
@@ -70,8 +78,8 @@ class Booked(NamedTuple):
     def words(self) -> str:
         """Return the booking as text."""
         share = "" if self.share is None else f" ({percentile(self.share)})"
-        limit = f", limit {human(self.most_bytes)}" if self.most_bytes > self.n_bytes else ""
-        return f"{human(self.n_bytes)}{share}{limit}: {self.part}"
+        limit = f", limit {human(self.most_bytes)}" if self.most_bytes > self.shards_bytes else ""
+        return f"{human(self.shards_bytes)}{share}{limit}: {self.part}"
 
 
 class Reported(NamedTuple):
@@ -85,6 +93,7 @@ class Reported(NamedTuple):
         warnings: One sentence for each guess.
         submitted: sbatch's answer; None without a cluster.
         scheduled: Slurm's answer; None if it was not queried.
+        made: A sentence on the origin of a saved profile; "" without one.
     """
 
     result: Estimate | None
@@ -94,6 +103,7 @@ class Reported(NamedTuple):
     warnings: tuple[str, ...] = ()
     submitted: Submitted | None = None
     scheduled: Scheduled | None = None
+    made: str = ""
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ def run(around: Around, /, **values: Any) -> Exit:
 
         return advise(options, question, cluster)
     if cluster is None or question.job is None or options.module:
-        return _for_gpu(options, question, around.script, cluster)
+        return _for_gpu(options, question, around.script, cluster, stated)
     return _of_cluster(options, question, question.job, cluster)
 
 
@@ -86,14 +86,29 @@ def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster
     if found is not None and submitted.upper_bytes is not None:
         found = replace(found[0], upper_bytes=submitted.upper_bytes), found[1]
     _print(options, question, cluster.gpu_model, found, submitted, scheduled, notes)
-    if fault is not None and not submitted.faults:  # else sbatch's line reports it
-        _complain(*lines_of(fault))
+    if fault is not None:
+        _complain(*_beyond(lines_of(fault), submitted))
     if submitted.refusal is not None or (scheduled is not None and scheduled.starts is None):
         return Exit.FINDINGS
     return Exit.USAGE if submitted.faults or fault is not None else Exit.FINE
 
 
-def _for_gpu(options: Options, question: Question, script: Sequence[str], cluster: Cluster | None) -> Exit:
+def _beyond(lines: Sequence[str], submitted: Submitted) -> tuple[str, ...]:
+    """Return the lines that sbatch does not report; it names scripts by their full path."""
+    if not submitted.faults:
+        return tuple(lines)
+    return tuple(
+        line for line in lines if not any(line.partition(": ")[2] in text for text in submitted.messages)
+    )
+
+
+def _for_gpu(
+    options: Options,
+    question: Question,
+    script: Sequence[str],
+    cluster: Cluster | None,
+    stated: Mapping[str, object],
+) -> Exit:
     """Print the answer for a type of GPU, independent of a cluster."""
     if question.fault is not None:
         raise question.fault
@@ -114,6 +129,10 @@ def _for_gpu(options: Options, question: Question, script: Sequence[str], cluste
         raise SetupError("--save needs a script or --module; a summary is a file already")
     else:
         found = _estimated(question, options, gpu_model, estimator)
+    if cluster is not None and options.save is not None and answer.FROM_TEXT not in found[1]:
+        saved = question_of(str(options.save), stated, options.typed)
+        if saved.job is not None:
+            return _of_cluster(options, saved, saved.job, cluster)
     _print(options, question, gpu_model, found, None, None, ())
     result = found[0]
     if result.upper_bytes <= gpu_model.memory_bytes:
@@ -174,6 +193,7 @@ def _print(
         warnings=warnings,
         submitted=submitted,
         scheduled=scheduled,
+        made=answer.made_by(directives.model) if options.explain and directives.model and result else "",
     )
     form = report.as_text
     for wanted, other in (

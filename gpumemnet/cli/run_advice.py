@@ -17,7 +17,7 @@ from gpumemnet.errors import SetupError
 from gpumemnet.estimators.registry import DEFAULT
 
 if TYPE_CHECKING:
-    from gpumemnet.cli import advice
+    from gpumemnet.cli import advice, retrace
 
 
 def advise(options: Options, question: Question, cluster: Cluster | None) -> Exit:
@@ -31,7 +31,7 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
     Raises:
         SetupError: There is no model, or no advice is possible for it.
     """
-    from gpumemnet.cli import advice, tables  # only advice needs them
+    from gpumemnet.cli import advice, retrace, tables  # only advice needs them
 
     if question.fault is not None:
         raise question.fault
@@ -52,7 +52,11 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
     )
     if options.plot:
         return plot_step(options.plot, subject)
-    if options.largest:
+    saved = None if options.cards and not options.largest else retrace.saved_in(directives.model)
+    if saved is not None:
+        name, rows = of_trace(options, subject, retrace.Retraced(saved, directives.model))
+        fits = any(row["batch_size"] is not None and row.get("fit", 1) for row in rows)
+    elif options.largest:
         name, rows = "largest", advice.largest(subject)
         fits = rows[0]["batch_size"] is not None
     elif options.sweep:
@@ -66,6 +70,33 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
         fits = any(row["fit"] for row in rows)
     click.echo(tables.as_json(name, rows) if options.as_json else tables.as_table(rows))
     return Exit.FINE if fits else Exit.FINDINGS
+
+
+def of_trace(
+    options: Options, subject: advice.Subject, traced: retrace.Retraced
+) -> tuple[str, list[advice.Row]]:
+    """Return the name and the rows of advice about a saved profile; its command is traced at other batch sizes.
+
+    Args:
+        options: The options.
+        subject: The model.
+        traced: Its profiles.
+    """
+    from gpumemnet.cli import advice
+
+    def of(text: str) -> advice.Subject:
+        return replace(subject, directives=replace(subject.directives, model=text))
+
+    def booked_bytes(text: str, batch_size: int) -> int:
+        setup = replace(subject.directives.setup, batch_size=batch_size)
+        return of(text).booked(setup)[1].n_bytes
+
+    if options.largest:
+        traced.around(booked_bytes, int(advice.PARTS[-1] * subject.usable_bytes), subject.usable_bytes)
+        return "largest", advice.largest(of(traced.saved.to_text()), traced.sizes)
+    wanted = advice.around(subject.directives.setup.batch_size or traced.saved.batch_size)
+    there = [size for size in wanted if traced.add(size) or traced.sizes[0] <= size <= traced.sizes[-1]]
+    return "sweep", advice.sweep_sizes(of(traced.saved.to_text()), there)
 
 
 def plot_step(where: str, subject: advice.Subject) -> Exit:

@@ -34,6 +34,29 @@ def as_directive(line: str, keys: Collection[str]) -> str | None:
     return f"#RAD {closed_up(words)}"
 
 
+def as_comment(text: str, keys: Collection[str]) -> str | None:
+    """Return the `rad:` directive that a job's comment was probably meant to contain; None if there is none.
+
+    Args:
+        text: The comment.
+        keys: Valid keys of a directive.
+
+    >>> as_comment("RAD:memory=6G", ["memory"]), as_comment("run 7 #RAD memory=6G gpus=2", ["memory"])
+    ('rad:memory=6G', 'rad:memory=6G,gpus=2')
+    >>> as_comment("rad=memory=6G", ["memory"]), as_comment("radical: memory=6G", ["memory"])
+    ('rad:memory=6G', None)
+    """
+    words = text.split()
+    for at, word in enumerate(words):
+        bare = word.lstrip("#")
+        rest = bare[len(_NAME) :]
+        if bare.lower().startswith(_NAME) and rest[:1] in ("", ":", "="):
+            said = " ".join([rest[1:], *words[at + 1 :]]).strip(_BLANK)
+            if said.partition("=")[0].strip(_BLANK).lower() in keys:
+                return f"rad:{','.join(closed_up(said).split())}"
+    return None
+
+
 def closed_up(words: str) -> str:
     """Return words without spaces around `=` and commas between them; unchanged if anything is quoted.
 

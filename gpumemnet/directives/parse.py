@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from gpumemnet.directives.meant import as_directive, closed_up, paired, quoted
+from gpumemnet.directives.meant import as_comment, as_directive, closed_up, paired, quoted
 from gpumemnet.directives.values import READERS, Confidence, short
 from gpumemnet.directives.words import Place, split, until_space
 from gpumemnet.errors import DirectiveError
@@ -88,7 +88,7 @@ def parse_script(text: str, path: str) -> Directives | None:
                 words.extend((word, place) for word in _words(line[len(MARK) :], place))
             except DirectiveError as exc:
                 wrong.append(exc)
-        elif not command_line and line.startswith("#") and (right := as_directive(line, READERS)):
+        elif not command_line and (right := as_directive(line.lstrip(), READERS)):
             meant.append(
                 Place(path=path, line=number).error(
                     "is a comment, no #RAD line", f"write {short(right, 200)}"
@@ -153,10 +153,13 @@ def parse_comment(text: str) -> Directives | None:
     place = Place(path="comment", line=None)
     start = _comment_start(text)
     if start is None:
+        if right := as_comment(text, READERS):
+            raise place.error("is no rad: directive", f"write {short(right, 200)}")
         return None
     words = [(word, place) for word in split(until_space(text[start:]), ",", place)]
     if not words:
-        raise place.error("nothing follows rad:", "write rad:model=FILE,batch_size=N")
+        right = as_comment(text[start - len(COMMENT_MARK) :], READERS) or "rad:model=FILE,batch_size=N"
+        raise place.error("nothing follows rad:", f"write {short(right, 200)}")
     return _directives(words, "comment")
 
 
@@ -177,11 +180,12 @@ def _directives(
     for word, place in words:
         try:
             key, value = _pair(word, place)
+            read = READERS[key](key, value, place)
             if key in lines:
                 before = "" if lines[key] is None else f" (line {lines[key]})"
                 raise place.error(f"{key} is given twice{before}", "keep one")
             lines[key] = place.line
-            values[key] = READERS[key](key, value, place)
+            values[key] = read
         except DirectiveError as exc:
             wrong.append(exc)
     if wrong:

@@ -104,12 +104,14 @@ def _memory(key: str, value: str, place: Place) -> int:
     number = value.upper().removesuffix("B").removesuffix("I")
     unit = number[-1:] if number[-1:] in _UNIT_BYTES and not number[-1:].isdigit() else ""
     digits = number.removesuffix(unit)
-    if digits.isascii() and digits.isdigit() and len(digits) < 10 and int(digits):
-        if not unit and int(digits) < KIB:
+    whole, _, part = digits.partition(".")
+    is_number = (whole + part).isascii() and (whole + part).isdigit() and whole and digits[-1] != "."
+    if is_number and len(digits) < 10 and float(digits):
+        if not unit and float(digits) < KIB:
             raise place.error(
                 f"{key}={digits} are {digits} MiB, less than any process uses", f"write {key}={digits}G"
             )
-        return int(digits) * _UNIT_BYTES[unit]
+        return -(-int(whole + part) * _UNIT_BYTES[unit] // int("1" + "0" * len(part)) // MIB) * MIB
     fix = _plain(value, "write for example memory=12G")
     raise place.error(f"{key}={short(value)} is not an amount of memory", fix)
 

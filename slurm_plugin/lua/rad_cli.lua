@@ -34,12 +34,6 @@ if ok_settings and type(site) == "table" then
   end
 end
 
--- Show a line. Passed as an argument: a % in a format of its own would raise. log_user, where a cli_filter has it
--- (tried on 26.05), shows nothing.
-local function say(text)
-  pcall(slurm.log_info, "%s", (tostring(text):gsub("%c", " ")))
-end
-
 -- How Slurm says that an option was not given, apart from nil.
 local NOT_GIVEN = { [""] = true, unset = true, ["0"] = true, ["-1"] = true, ["-2"] = true }
 
@@ -52,6 +46,18 @@ local function option(options, name)
     return nil
   end
   return value
+end
+
+-- Show a line as job_submit's are shown, "sbatch: RAD: ...": slurm.log_info puts "lua: " in between, and log_user,
+-- where a cli_filter has it (tried on 26.05), shows nothing.
+local function say(options, text, is_error)
+  if option(options, "quiet") and not is_error then
+    return
+  end
+  local name = (option(options, "type") or "sbatch") .. (is_error and ": error: " or ": ")
+  pcall(function()
+    io.stderr:write(name, (tostring(text):gsub("%c", " ")), "\n")
+  end)
 end
 
 local function script_path(options)
@@ -96,10 +102,10 @@ end
 
 local function apply(options, reply)
   for _, text in ipairs(reply.say or {}) do
-    say(text)
+    say(options, text)
   end
   if type(reply.refuse) == "string" then
-    pcall(slurm.log_error, "%s", reply.refuse)
+    say(options, reply.refuse, true)
     return slurm.ERROR
   end
   for name, value in pairs(reply.set or {}) do
@@ -165,7 +171,7 @@ end
 function cli.pre_submit(options, pack_offset)
   local ok, result = pcall(pre_submit, options, pack_offset)
   if not ok then
-    say("RAD: internal error; the job was submitted unchanged; please report: " .. tostring(result))
+    say(options, "RAD: internal error; the job was submitted unchanged; please report: " .. tostring(result))
     return slurm.SUCCESS
   end
   return result

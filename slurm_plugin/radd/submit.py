@@ -113,6 +113,8 @@ class Submission:
             whole_as_gpu=self.whole_as_gpu.get(request.partition or self.config.default_partition, False),
             max_shard_gpus=self.max_shard_gpus,
         )
+        more = self._more(request, name, estimate, rewrite)
+        rewrite = replace(rewrite, messages=(*rewrite.messages, *more))
         if self.config.mode == "observe":
             faults = ()
         elif faults and rewrite.refusal is None and rewrite.reason != "no gpu":
@@ -133,6 +135,28 @@ class Submission:
         changed = None if booked is None else replace(booked, changed=True)
         made = Decided(request=request, rewrite=Rewrite(booking=changed, reason="changed"))
         return reply_of(made, key=self.key)
+
+    def _more(
+        self, request: JobRequest, name: str, estimate: MemoryEstimate | None, rewrite: Rewrite
+    ) -> tuple[str, ...]:
+        """Return lines on directives that have another effect than their user expects."""
+        if self.config.mode == "observe":
+            return ()
+        if self.config.manages_only_some(request.partition):
+            try:
+                stated = directives_of(request.script, name, request.comment) is not None
+            except EstimateError:
+                stated = True
+            return (
+                (messages.mixed_partitions(request.partition or self.config.default_partition),)
+                if stated
+                else ()
+            )
+        if estimate is None or estimate.source != "stated" or rewrite.booking is None:
+            return ()
+        base_bytes = self.estimator.gpu_model().base_bytes
+        too_little = estimate.estimate_bytes < base_bytes
+        return (messages.below_a_process(estimate.estimate_bytes, base_bytes),) if too_little else ()
 
     def _heeds(self, request: JobRequest) -> bool:
         partition = self.config.partition(request.partition)

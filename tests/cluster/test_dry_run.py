@@ -88,6 +88,45 @@ def test_sbatch_says_what_the_dry_run_said(jobs: Jobs) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+ODD = {
+    "crlf": "#!/bin/bash\r\n#SBATCH --gpus=1\r\n#RAD memory=6G\r\ntrue\r\n",
+    "no-shebang": "# my job\n#!/bin/bash\n#SBATCH --gpus=1\n#RAD memory=6G\ntrue\n",
+    "het": "#!/bin/bash\n#SBATCH -p gpu -N1\n#SBATCH hetjob\n#SBATCH -p gpu --gres=gpu:1\n#RAD memory=9G\ntrue\n",
+    "several partitions": "#!/bin/bash\n#SBATCH -p gpu,plain --gpus=1\n#RAD memory=6G\ntrue\n",
+    "indented": "#!/bin/bash\n#SBATCH --gpus=1\n  #RAD memory=6G\ntrue\n",
+    "continued": "#!/bin/bash\n#SBATCH --gpus=1 \\\n#SBATCH --mem=1G\n#RAD memory=6G\ntrue\n",
+    "tasks-per-node": "#!/bin/bash\n#SBATCH --gpus=1 --tasks-per-node=1\n#RAD memory=6G\ntrue\n",
+    "ray": "#!/bin/bash\n#SBATCH --nodes=1 --tasks-per-node=1 --gpus-per-task=1 --exclusive\n#RAD memory=6G\ntrue\n",
+    "pbs": "#!/bin/bash\n#PBS -q gpu\n#PBS -l nodes=1:ppn=2:gpus=1\n#PBS -l walltime=1:00:00\n#RAD memory=6G\ntrue\n",
+    "bsub": "#!/bin/bash\n#BSUB -q gpu\n#BSUB -n 2\n#SBATCH --gpus=1\n#RAD memory=6G\ntrue\n",
+    "pbs last": "#!/bin/bash\n#PBS -q plain\n#SBATCH -p gpu --gpus=1\n#RAD memory=6G\ntrue\n",
+    "comment RAD:": "#!/bin/bash\n#SBATCH --gpus=1 --comment=RAD:memory=6G\ntrue\n",
+    "comment rad=": "#!/bin/bash\n#SBATCH --gpus=1 --comment=rad=memory=6G\ntrue\n",
+    "four processes": "#!/bin/bash\n#SBATCH --gpus=1 -n4\n#RAD memory=12G\ntrue\n",
+    "a decimal": "#!/bin/bash\n#SBATCH --gpus=1\n#RAD memory=7.8G\ntrue\n",
+    "too little": "#!/bin/bash\n#SBATCH --gpus=1\n#RAD memory=100M\ntrue\n",
+    "many mistakes": "#!/bin/bash\n#SBATCH --gpus=1\n#RAD a=1 b=2 c=3 d=4 e=5 f=6 g=7\ntrue\n",
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_odd_scripts_are_answered_as_by_sbatch(jobs: Jobs, name: str) -> None:
+    """Among them what is passed over: then both say why, and sbatch with its name in front of RAD's lines alone."""
+    (jobs.folder / "odd.sh").write_bytes(ODD[name].encode())
+    status, told = dry_run(jobs, "odd.sh")
+    job = jobs.submit("--hold", "odd.sh")
+    if "error" in told:
+        assert (status, job.job_id) == (Exit.USAGE, None), job.messages
+        assert ("DOS line breaks" in str(told)) == ("DOS line breaks" in job.messages)
+        return
+    assert job.job_id is not None, job.messages
+    assert said_by_slurm(job.messages) == told["sbatch"]["says"]
+    assert "lua:" not in job.messages
+    if name != "pbs last":
+        assert told["sbatch"]["says"], "a directive without effect gets a line"
+    assert normal(gres_of(jobs.fields(job.job_id))) == normal(told["sbatch"]["gres"])
+
+
 def test_slurm_itself_can_be_asked_and_nothing_is_submitted(jobs: Jobs) -> None:
     before = set(jobs.all_fields())
     (jobs.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=1\n#RAD memory=5G\ntrue\n")

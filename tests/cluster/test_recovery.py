@@ -36,6 +36,7 @@ def test_the_same_job_runs_again_alone_and_soon(jobs: Jobs, cluster: Cluster) ->
     assert again["TresPerNode"].rpartition(":")[2] in {str(WHOLE), "1"}
     text = jobs.output(job)
     assert "torch.OutOfMemoryError" in text and "phase 2 of 2 done, 30.00 GiB" in text
+    assert "\nRAD: run 2 of this job; run 1: out of GPU memory (" in text
     assert (
         "recover" in again.get("AdminComment", "").lower()
         or "memory" in again.get("AdminComment", "").lower()
@@ -53,7 +54,7 @@ def test_escalation_shares_once_more_with_what_was_seen_and_asked(jobs: Jobs, cl
 
 
 def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) -> None:
-    job = booked(jobs, wrap=BEYOND_ANY_GPU)
+    job = booked(jobs, "--open-mode=truncate", wrap=BEYOND_ANY_GPU)
     jobs.cluster.wait(
         "the job fails for good",
         lambda: jobs.state(job) == "FAILED" and jobs.restarts(job) >= 1,
@@ -61,6 +62,14 @@ def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) ->
     )
     settled = jobs.fields(job)
     assert 1 <= int(settled["Restarts"]) <= 2
+    assert jobs.output(job).startswith("RAD: run 2 of this job; run 1: out of GPU memory ("), (
+        "its own is overwritten"
+    )
+    jobs.cluster.wait(
+        "its note no longer promises a rerun",
+        lambda: "not requeued again: " in jobs.fields(job)["AdminComment"],
+        30,
+    )
 
 
 @pytest.mark.parametrize(

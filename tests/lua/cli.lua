@@ -10,10 +10,11 @@ end
 
 local said
 slurm = { SUCCESS = 0, ERROR = -1 }
-function slurm.log_info(...)
-  said[#said + 1] = string.format(...)
-end
-slurm.log_error = slurm.log_info
+rawset(io, "stderr", {
+  write = function(_, ...)
+    said[#said + 1] = table.concat({ ... }):gsub("\n$", "")
+  end,
+})
 
 -- As in Slurm: options are read and written through a metatable, and only as text.
 local function options_table(options, argv)

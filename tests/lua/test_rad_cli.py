@@ -86,8 +86,9 @@ def test_a_script_with_rad_lines_is_handed_over(cli: CliFilter, name: str) -> No
     answer = cli.submit({"type": "sbatch", "partition": "gpu"}, path)
     assert cli.asked() == {"command": "sbatch", "script": path, "partition": "gpu"}
     assert answer["options"]["comment"] == "rad.profile:p1"
-    assert answer["said"] == ["100% sure of it"]
+    assert answer["said"] == ["sbatch: 100% sure of it"]
     assert not list(cli.folder.glob("[xy]"))
+    assert not cli.submit({"type": "sbatch", "partition": "gpu", "quiet": "1"}, path)["said"]
 
 
 def test_a_comment_is_enough(cli: CliFilter) -> None:
@@ -128,7 +129,7 @@ def test_a_heterogeneous_job_is_left_alone(cli: CliFilter) -> None:
 def test_a_refusal_ends_the_command(cli: CliFilter) -> None:
     cli.reply({"refuse": "too large: 100%", "set": {"gres": "shard:1"}})
     answer = cli.submit({"type": "srun", "gpus": "1"})
-    assert (answer["rc"], answer["said"]) == (-1, ["too large: 100%"])
+    assert (answer["rc"], answer["said"]) == (-1, ["srun: error: too large: 100%"])
     assert "gres" not in answer["options"]
 
 

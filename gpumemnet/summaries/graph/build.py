@@ -201,6 +201,8 @@ class _Walk:
     def _kind(self, layer: Layer, kind: Kind | None) -> Kind:
         """Return a layer's behaviour; record kinds missing from the table."""
         if kind is None:
+            if kinds.is_container(layer.kind) and not layer.params:
+                return kinds.KINDS["identity"]  # an empty Sequential, such as the shortcut of a ResNet
             self.unknown[layer.name.split("-")[0].split(":")[0].split(" ")[0]] += 1
             return _UNKNOWN_NORM if layer.output_shapes and of_channels(layer) else _UNKNOWN
         if kind.group is Group.ACTIVATION:

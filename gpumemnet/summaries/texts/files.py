@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 from pathlib import Path
 
@@ -32,9 +33,10 @@ def read_text(path: str | Path) -> str:
         raise SummaryError(path=name, problem="no such file", fix="check the path") from exc
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) and exc.strerror else "not a file name"
-        raise SummaryError(
-            path=name, problem=reason.lower(), fix="check the path and its permissions"
-        ) from exc
+        fix = "check the path and its permissions"
+        if isinstance(exc, PermissionError) and os.path.exists(name) and os.stat(name).st_uid == os.geteuid():
+            fix = f"run: chmod u+r {shlex.quote(name)}"
+        raise SummaryError(path=name, problem=reason.lower(), fix=fix) from exc
     try:
         data = _read(descriptor, name)
     finally:

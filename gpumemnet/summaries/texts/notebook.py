@@ -32,7 +32,18 @@ def outputs_of(text: str) -> str:
         printed = _LINE.match(line) if inside else None
         lines.append(_decoded(printed[1]) if printed else "")
         inside = printed is not None or _BEGIN.match(line) is not None
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" if any(lines) else _compact(text)
+
+
+def _compact(text: str) -> str:
+    """Return the printed output of a notebook that is not written line by line; "" if there is none."""
+    try:
+        cells = json.loads(text)["cells"]
+        outputs = [output for cell in cells for output in cell.get("outputs", ())]
+        printed = [output.get("text") or output.get("data", {}).get("text/plain", "") for output in outputs]
+        return "\n".join("".join(each) for each in printed)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+        return ""
 
 
 def _decoded(string: str) -> str:

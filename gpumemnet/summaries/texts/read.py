@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gpumemnet.summaries.texts import contradictions, ways
+from gpumemnet.errors import SummaryError
+from gpumemnet.summaries.texts import contradictions, other_formats, ways
 from gpumemnet.summaries.texts.batch_second import batch_first
 from gpumemnet.summaries.texts.files import read_text
 from gpumemnet.summaries.texts.formats.detect import parse_text
@@ -59,6 +60,12 @@ def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:
     Returns:
         The summary.
     """
-    summary = batch_first(parse_text(text, path=path))
+    other_formats.check(text, path=path, parsed=True)
+    try:
+        parsed = parse_text(text, path=path)
+    except SummaryError:
+        other_formats.check(text, path=path, parsed=False)
+        raise
+    summary = batch_first(parsed)
     doubts = (*ways.check(summary, path=path), *contradictions.check(summary, setup, path=path))
     return replace(summary, warnings=(*summary.warnings, *doubts)) if doubts else summary

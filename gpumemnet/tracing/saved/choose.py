@@ -109,7 +109,7 @@ def _remade(saved: SavedProfile, path: str, **changes: object) -> str:
     if saved.command:
         command = shlex.join(saved.command)
         command = command if len(command) <= _MOST_FIX else f"{command[:_MOST_FIX]}..."
-        return f"run rad-estimate --save {shlex.quote(name)} -- {command} with {settings}"
+        return f"let the script train with {settings}, then: rad-estimate --save {shlex.quote(name)} -- {command}"
     if "batch_size" in changes:
         return f"call gpumemnet.save(model, inputs, {name!r}) with inputs of that batch size"
     call = ", ".join(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
 from typing import Any, Union
 
 import torch
@@ -18,7 +17,7 @@ from gpumemnet.errors import TraceError
 from gpumemnet.names import Optimizer
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.tracing.saved.of_trace import profile_of
-from gpumemnet.tracing.saved.record import SavedProfile
+from gpumemnet.tracing.saved.record import SavedProfile, release
 from gpumemnet.tracing.trace import memory_of, session
 from gpumemnet.tracing.trace.inputs import InputSpec
 from gpumemnet.tracing.trace.loss import TARGET
@@ -28,7 +27,6 @@ from gpumemnet.training import TrainingSetup
 Inputs = Union[Tensor, Sequence[Any], Mapping[str, Any]]
 """A tensor, a shape, or several of either: positional in a list or tuple, by name in a mapping."""
 OptimizerLike = Union[str, torch.optim.Optimizer, Callable[..., torch.optim.Optimizer]]
-_DISTRIBUTIONS = ("gpumemnet", "rad-slurm")
 
 
 def saved_profile(
@@ -170,11 +168,8 @@ def name_of(optimizer: torch.optim.Optimizer) -> Optimizer:
 
 def versions() -> dict[str, str]:
     """Return the versions of the software that affects a trace."""
-    version = "unknown"
-    for name in _DISTRIBUTIONS:
-        try:
-            version = metadata.version(name)
-            break
-        except metadata.PackageNotFoundError:
-            continue
-    return {"gpumemnet": version, "torch": str(torch.__version__), "python": platform.python_version()}
+    return {
+        "gpumemnet": release(),
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+    }

@@ -17,6 +17,8 @@ VERSION = 1
 MAX_CHARACTERS = 1 << 16
 """A file has a few thousand; a much larger one was not written by this module."""
 MAX_PROFILES = 8
+RELEASE = "RAD_SCRIPT_RELEASE"
+"""Environment variable: the release that traces a script, whose own environment does not know it."""
 MAX_LINES = 32
 """Maximum number each of inputs, versions, words of the command and warnings."""
 MAX_LINE = 400
@@ -135,6 +137,21 @@ def write(saved: SavedProfile, path: str | Path) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def release() -> str:
+    """Return the release of this package; "unknown" where only its files are."""
+    import os
+    from importlib import metadata  # slow, and only a trace needs them
+
+    if RELEASE in os.environ:
+        return os.environ[RELEASE]
+    for name in ("gpumemnet", "rad-slurm"):
+        try:
+            return metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return "unknown"
 
 
 def broken(path: str, problem: str) -> SummaryError:

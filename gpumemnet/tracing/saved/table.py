@@ -62,7 +62,8 @@ def of_model(model: nn.Module, inputs: Sequence[InputSpec]) -> str:
         raise TraceError(f"the model does not run on these inputs: {type(exc).__name__}: {text}") from exc
     numbers = _numbers(rows)
     called = {id(row.module) for row in rows}
-    lines = [_cells(row, number, called) for row, number in zip(rows, numbers)]
+    counted: set[int] = set()
+    lines = [_cells(row, number, called, counted) for row, number in zip(rows, numbers)]
     head = ("Layer (type (var_name):depth-idx)", *COLUMNS)
     widths = [max(len(line[at]) for line in (head, *lines)) + _GAP for at in range(len(head))]
     rule = "=" * sum(widths)
@@ -127,7 +128,8 @@ def _parameters(module: nn.Module, called: set[int]) -> Iterator[nn.Parameter]:
             yield from _parameters(child, called)
 
 
-def _cells(row: _Row, number: int, called: set[int]) -> tuple[str, ...]:
+def _cells(row: _Row, number: int, called: set[int], counted: set[int]) -> tuple[str, ...]:
+    """Return the cells of a row; weights that an earlier row has counted, such as tied ones, are repeated."""
     kind = type(row.module).__name__
     tree = "│    " * (row.depth - 1) + ("└─" if row.depth > 1 else "├─") if row.depth else ""
     where = f": {row.depth}-{number}" if row.depth else ""
@@ -136,7 +138,9 @@ def _cells(row: _Row, number: int, called: set[int]) -> tuple[str, ...]:
     parameters = list(_parameters(row.module, called))
     own = sum(p.numel() for p in parameters)
     frozen = own and not any(p.requires_grad for p in parameters)
-    params = "(recursive)" if row.again and own else f"({own:,})" if frozen else f"{own:,}" if own else "--"
+    again = row.again or all(id(p) in counted for p in parameters)
+    counted.update(map(id, parameters))
+    params = "(recursive)" if again and own else f"({own:,})" if frozen else f"{own:,}" if own else "--"
     if isinstance(kernel, int):
         kernel = [kernel] * (weight.dim() - 2 if isinstance(weight, Tensor) and weight.dim() > 2 else 1)
     return (

@@ -16,7 +16,7 @@ from typing import Any
 
 from gpumemnet.errors import TraceError
 from gpumemnet.records import frozen
-from gpumemnet.tracing.saved.record import SavedProfile
+from gpumemnet.tracing.saved.record import RELEASE, SavedProfile, release
 from gpumemnet.tracing.script import frameworks, processes
 from gpumemnet.tracing.script.bounds import bound, cleaned_up
 from gpumemnet.tracing.script.failures import ASKED, END_OF_INPUT, OWN
@@ -147,6 +147,7 @@ def _run(
         "PYTHONDONTWRITEBYTECODE": "1",
         "WANDB_MODE": "disabled",
         COMMAND: shlex.join(command),
+        RELEASE: release(),
         STARTED_IN: os.readlink("/proc/self/cwd"),  # PWD is right only where a shell has set it
         "TMPDIR": str(folder / "tmp"),  # a killed script does not clean up
     }

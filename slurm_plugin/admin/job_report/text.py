@@ -59,7 +59,7 @@ def _lines(report: JobReport) -> Iterator[tuple[str, str]]:
     where = f", partition {times.partition}: {times.state}" if times else ""
     yield f"Job {found.job_id}", f"{user}{where}".removeprefix(", ")
     if times and times.requested:
-        yield "requested", one_line(times.requested, _LONGEST)
+        yield "in Slurm", one_line(times.requested, _LONGEST)
     if report.model is not None:
         yield "model", str(report.model)
     if found.booking is not None:

@@ -100,12 +100,9 @@ def _decide(
     requested = request.requested
     gpus, shards = gpus_of(request), count_of(requested, "shard")
     if request.heterogeneous:
-        stated_gpus = any_stated(stated) and (gpus or shards)
-        return Rewrite(
-            messages=(texts.keeps_gpus(texts.HETEROGENEOUS),) if stated_gpus else (), reason="heterogeneous"
-        )
+        return Rewrite(messages=(texts.HETEROGENEOUS,) if any_stated(stated) else (), reason="heterogeneous")
     if any(is_mig(item) for item in requested):
-        return Rewrite(reason="mig")
+        return Rewrite(messages=(texts.MIG,) if any_stated(stated) else (), reason="mig")
     if not gpus and not shards:
         messages = (texts.NO_GPU,) if any_stated(stated) else ()
         return Rewrite(messages=messages, reason="no gpu")
@@ -144,9 +141,10 @@ def _single(
     if stated.policy == "exclusive" or (unknown and partition.default == "exclusive"):
         why = texts.EXCLUSIVE if stated.policy == "exclusive" else texts.NEED_UNKNOWN
         return _exclusively(request, stated, estimate, available, why)
-    part = part_for(stated, estimate, partition, processes=processes_of(request, stated))
+    processes = processes_of(request, stated)
+    part = part_for(stated, estimate, partition, processes=processes)
     if not part.fits:
-        why = texts.may_need(part.need_bytes, capacity_bytes)
+        why = texts.may_need(part.need_bytes, capacity_bytes, processes)
         return _exclusively(request, stated, estimate, available, why, part.need_bytes)
     rewrite = Rewrite(
         messages=(part.message,) if any_stated(stated) else (),

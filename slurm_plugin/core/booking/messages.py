@@ -9,7 +9,8 @@ from slurm_plugin.core.records.submission import MemoryEstimate
 from slurm_plugin.core.units import human, percentile
 
 NO_GPU = "RAD: the job requests no GPU, so #RAD has no effect; add --gpus=1"
-HETEROGENEOUS = "components of a heterogeneous job cannot share GPUs"
+HETEROGENEOUS = "RAD: components of a heterogeneous job cannot share GPUs; each gets what it requests"
+MIG = "RAD: a MIG instance cannot be shared; the job gets the instance that it requests"
 SEVERAL_NODES = "jobs on several nodes cannot share GPUs"
 SEVERAL_GPUS = "jobs with several GPUs do not share them in this partition"
 NEED_UNKNOWN = "GPU memory need unknown"
@@ -87,14 +88,38 @@ def without_that(alone: bool) -> str:
     return f"RAD: the directive above was ignored{gets}; to change that, cancel the job, fix the directive and resubmit"
 
 
-def may_need(need_bytes: int, capacity_bytes: int) -> str:
+def may_need(need_bytes: int, capacity_bytes: int, processes: int = 1) -> str:
     """Return the reason why a job that may fill a GPU gets a whole one.
 
     Args:
         need_bytes: The most that it may need.
         capacity_bytes: Usable memory of a GPU.
+        processes: Number of processes that share the GPU.
     """
-    return f"it may need {human(need_bytes)} of {human(capacity_bytes)}"
+    subject = "it" if processes == 1 else f"its {processes} processes together"
+    return f"{subject} may need {human(need_bytes)} of {human(capacity_bytes)}"
+
+
+def mixed_partitions(names: str) -> str:
+    """Report that #RAD is not read: the job may start in partitions that are treated differently.
+
+    Args:
+        names: Value of `--partition`.
+    """
+    return f"RAD: the partitions {names} treat #RAD differently, so it has no effect; request one of them"
+
+
+def below_a_process(stated_bytes: int, base_bytes: int) -> str:
+    """Warn that a stated need is too small for any training.
+
+    Args:
+        stated_bytes: Value of `memory=`.
+        base_bytes: Memory of a process without a model.
+    """
+    return (
+        f"RAD: memory={human(stated_bytes).replace(' ', '').removesuffix('iB')} is less than a process uses without "
+        f"a model ({human(base_bytes)}), so the job may run out of memory; state its peak, as nvidia-smi shows it"
+    )
 
 
 def keeps_gpu(obstacle: str) -> str:
@@ -122,11 +147,11 @@ def too_large(estimate: MemoryEstimate, capacity_bytes: int) -> str:
         estimate: The need of one process.
         capacity_bytes: Usable memory of a GPU.
     """
-    return (
-        f"RAD: the job was refused: estimated {human(estimate.estimate_bytes)}, and one GPU has "
-        f"{human(capacity_bytes)}; reduce the batch size, split the model over "
-        f"--gpus={-(-estimate.upper_bytes // capacity_bytes)}, or add policy=exclusive to try it on a whole GPU"
-    )
+    refused = f"RAD: the job was refused: {_need(estimate)}, and one GPU has {human(capacity_bytes)}"
+    gpus = f"split the model over --gpus={-(-estimate.upper_bytes // capacity_bytes)}"
+    if estimate.source == "stated":
+        return f"{refused}; correct memory=, or {gpus}"
+    return f"{refused}; reduce the batch size, {gpus}, or add policy=exclusive to try it on a whole GPU"
 
 
 def too_many_shards(shards: int, most: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from slurm_plugin.core.booking import messages
 from slurm_plugin.core.booking.bookings import any_stated, processes_of
 from slurm_plugin.core.booking.gres_request import cleared_environment, gpu_obstacle, shard_fields
+from slurm_plugin.core.booking.gres_text import is_mig
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.config.mig_profiles import parse_profiles, smallest_profile
 from slurm_plugin.core.records.submission import (
@@ -30,6 +31,8 @@ def mig_instance(
     plain = request.gres == (GresItem(name="gpu"),) or request.gres_per_job == (GresItem(name="gpu"),)
     requested = request.requested
     single = len(requested) == 1 and (request.nodes or 1) == 1 and not request.heterogeneous
+    if any(is_mig(item) for item in requested):
+        return Rewrite(messages=(messages.MIG,) if any_stated(stated) else (), reason="mig")
     if estimate is None or not plain or not single or request.interactive:
         return Rewrite(reason="mig")
     if gpu_obstacle(request, partition) is not None:

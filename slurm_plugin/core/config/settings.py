@@ -141,6 +141,12 @@ class Config:
         A job may name several partitions, separated by commas; it starts in any of them, so it is managed only if all
         of them are treated alike.
         """
-        names = (name or self.default_partition).split(",")
-        settings = [self.partitions.get(one) for one in names]
+        settings = self._named(name)
         return settings[0] if all(one == settings[0] for one in settings) else None
+
+    def manages_only_some(self, name: str | None) -> bool:
+        """Return whether a job passes through unchanged because its partitions are treated differently."""
+        return self.partition(name) is None and any(one and one.managed for one in self._named(name))
+
+    def _named(self, name: str | None) -> list[PartitionConfig | None]:
+        return [self.partitions.get(one) for one in (name or self.default_partition).split(",")]

@@ -12,7 +12,7 @@ IDLE = 0.15
 """Below this mean SM activity a training mostly waits for something other than its GPU."""
 
 LEAST_S = 60.0
-"""A shorter run shows little of a training's activity."""
+"""A shorter run shows little of a training: neither its activity, nor how little memory would be enough."""
 
 
 def used(run: Run) -> str:
@@ -39,8 +39,14 @@ def next_time(run: Run, *, remembered: bool) -> tuple[str, ...]:
         remembered: Whether radd will book the observed need of this run if the same model is submitted again.
     """
     found = []
+    lasted_s = None if run.start_s is None or run.time_s is None else run.time_s - run.start_s
     if run.outcome == "ok" and run.peak_bytes is not None:
-        found += _about_size(run, run.peak_bytes, remembered=remembered and run.profile_key is not None)
+        if lasted_s is None or lasted_s >= LEAST_S:
+            found += _about_size(run, run.peak_bytes, remembered=remembered and run.profile_key is not None)
+    elif run.outcome == "gpu-oom" and run.booked_bytes is None:
+        found.append(
+            "it needed more memory than a GPU has; reduce the batch size, or split the model over several"
+        )
     elif run.outcome == "gpu-oom":
         found.append("it needed more memory than it booked; add #RAD model=, or increase memory=")
     elif run.outcome == "overrun":
@@ -49,7 +55,6 @@ def next_time(run: Run, *, remembered: bool) -> tuple[str, ...]:
         found.append(
             "it was stopped because it held GPU memory and computed nothing; end sessions that are not used"
         )
-    lasted_s = None if run.start_s is None or run.time_s is None else run.time_s - run.start_s
     if run.mean_smact is not None and run.mean_smact < IDLE and (lasted_s or 0.0) >= LEAST_S:
         found.append("the GPU was mostly idle; try more data loader workers, or a larger batch")
     return tuple(found)

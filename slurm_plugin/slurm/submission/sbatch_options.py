@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.slurm.submission import foreign_lines
 
 MARKS = ("#SBATCH", "#SLURM")
 _VARIABLES = {
@@ -52,6 +53,7 @@ _SHORT = {
 }  # fmt: skip
 _SHORT_FLAGS = "hHkOQsvVW"
 _HETEROGENEOUS = ("hetjob", "packjob")
+_ALIASES = {"tasks-per-node": "ntasks-per-node"}
 
 
 def options_of(script: str | None, typed: Sequence[str], env: Mapping[str, str]) -> dict[str, str]:
@@ -68,13 +70,25 @@ def options_of(script: str | None, typed: Sequence[str], env: Mapping[str, str])
     Raises:
         SlurmError: sbatch has no such option, or an option lacks its value.
     """
+    given = _parsed(typed)
     found = {} if script is None else _of_script(script)
+    if script is not None and not ({"ignore-pbs"} & {*given, *found} or "SBATCH_IGNORE_PBS" in env):
+        found |= _of_foreign_lines(script)
     found |= {name: env[variable] for variable, name in _VARIABLES.items() if env.get(variable)}
-    return found | _parsed(typed)
+    return found | given
+
+
+def _of_foreign_lines(script: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in script.split("\n"):
+        if line.strip() and not line.lstrip().startswith("#"):
+            break
+        found |= foreign_lines.options_in(line)
+    return found
 
 
 def _of_script(script: str) -> dict[str, str]:
-    """Return the options of the #SBATCH lines above the first command."""
+    """Return the options of the #SBATCH lines above the first command; a backslash at a line's end has no effect."""
     found: dict[str, str] = {}
     for number, line in enumerate(script.split("\n"), start=1):
         mark = next((each for each in MARKS if line.startswith(each)), None)
@@ -83,7 +97,7 @@ def _of_script(script: str) -> dict[str, str]:
                 break
             continue
         try:
-            words = shlex.split(line[len(mark) :], comments=True)
+            words = shlex.split(line[len(mark) :].rstrip().removesuffix("\\"), comments=True)
         except ValueError as exc:
             raise SlurmError(f"line {number}: {mark}: {str(exc).lower()}; close the quote") from exc
         if words and words[0] in _HETEROGENEOUS:
@@ -98,13 +112,14 @@ def _of_script(script: str) -> dict[str, str]:
 def _parsed(words: Sequence[str]) -> dict[str, str]:
     """Return the options among some words; words after the name of a script belong to the script."""
     plain = [word for word in words if not _has_maybe_value(word)]
-    long = [*(f"{name}=" for name in _WITH_VALUE.split()), *_FLAGS.split(), *_MAYBE_VALUE]
+    long = [*(f"{name}=" for name in (*_WITH_VALUE.split(), *_ALIASES)), *_FLAGS.split(), *_MAYBE_VALUE]
     short = "".join(f"{letter}:" for letter in _SHORT) + _SHORT_FLAGS
     try:
         pairs, _ = getopt.getopt(plain, short, long)
     except getopt.GetoptError as exc:
         raise SlurmError(f"sbatch: {exc}") from exc
-    return {_SHORT.get(name.lstrip("-"), name.lstrip("-")): value for name, value in pairs}
+    names = _SHORT | _ALIASES
+    return {names.get(name.lstrip("-"), name.lstrip("-")): value for name, value in pairs}
 
 
 def _has_maybe_value(word: str) -> bool:

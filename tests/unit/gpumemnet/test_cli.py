@@ -141,12 +141,12 @@ def test_a_job_script_is_read(tmp_path: Path) -> None:
 
 
 def test_what_is_booked_at_a_confidence_and_what_the_job_may_hold_at_most(tmp_path: Path) -> None:
-    (tmp_path / "bound.sh").write_text(f"#RAD model={RESIDUAL} batch_size=64 confidence=bound\n")
+    (tmp_path / "bound.sh").write_text(f"#!/bin/sh\n#RAD model={RESIDUAL} batch_size=64 confidence=bound\n")
     bound = json.loads(run("bound.sh", "--json", cwd=tmp_path).stdout)
     assert bound["booked_mib"] == bound["upper_mib"]
     unsaid = json.loads(run(RESIDUAL, "--batch-size", "64", "--json").stdout)
     assert unsaid == json.loads(run(RESIDUAL, "--batch-size", "64", "--confidence", "0.95", "--json").stdout)
-    (tmp_path / "job.sh").write_text(f"#RAD model={RESIDUAL} batch_size=64 confidence=0.8\n")
+    (tmp_path / "job.sh").write_text(f"#!/bin/sh\n#RAD model={RESIDUAL} batch_size=64 confidence=0.8\n")
     for args in (
         (RESIDUAL, "--batch-size", "64", "--confidence", "0.8"),
         ("job.sh",),
@@ -156,9 +156,11 @@ def test_what_is_booked_at_a_confidence_and_what_the_job_may_hold_at_most(tmp_pa
         assert chosen["estimate_mib"] <= chosen["booked_mib"] < chosen["upper_mib"] == bound["upper_mib"]
         assert chosen["shards"] == -(-chosen["booked_mib"] // chosen["shard_mib"])
         line = run(*args, cwd=tmp_path).stdout
-        assert f"booked {human(chosen['booked_mib'] * MIB)} (80th percentile)" in line
-        assert f"limit {human(chosen['upper_mib'] * MIB)}" in line
-        assert "the most that it may allocate" in run(*args, "--explain", cwd=tmp_path).stdout
+        assert f"booked {human(chosen['shards'] * chosen['shard_mib'] * MIB)} (80th percentile)" in line
+        above = chosen["upper_mib"] > chosen["shards"] * chosen["shard_mib"]  # else its shards are its limit
+        assert (f"limit {human(chosen['upper_mib'] * MIB)}" in line) is above
+        explained = run(*args, "--explain", cwd=tmp_path).stdout
+        assert ("the most that it may allocate" in explained) is above
         assert "confidence=0.8" in run(*args, "--sbatch", cwd=tmp_path).stdout
     done = run(RESIDUAL, "--batch-size", "64", "--confidence", "1")
     assert (done.returncode, done.stdout) == (2, "")
@@ -214,7 +216,7 @@ def bad_files(folder: Path) -> dict[str, str]:
         "fifo": "not a regular file; name a text file",
         "link": "no such file; check the path",
         "folder": "not a regular file; name a text file",
-        "bom.sh": "bom.sh:2: batch_size=0 is impossible; give a whole number from 1 to 1073741824",
+        "bom.sh": "remove them: sed -i 's/\\r$//' bom.sh",
     }
 
 
@@ -253,6 +255,10 @@ def test_a_job_that_fits_on_no_such_gpu_is_answered_and_is_a_finding() -> None:
     ("words", "fix"),
     [
         (["python", "train.py"], "write -- before the command: rad-estimate -- python train.py"),
+        (
+            ["--save", "k.rad", "python", "train.py", "--lr", "1"],
+            "write -- before the command: rad-estimate --save k.rad -- python train.py --lr 1",
+        ),
         (["train.py"], "to make one, run: rad-estimate --save m.rad -- python train.py"),
         (["--", "train.py"], "name the Python that trains before it: rad-estimate -- python train.py"),
         (["--gpu-memory", "24", "--gpu", "rtx4090", RESIDUAL], "write for example --gpu-memory 24G"),

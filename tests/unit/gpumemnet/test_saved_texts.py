@@ -202,6 +202,13 @@ def test_a_way_to_train_that_a_text_cannot_tell_is_said(cls: str, child: str, sa
     assert not told if said is None else told[0].startswith(said) and "rad-estimate --save m.rad" in told[0]
 
 
+def test_a_notebook_in_one_line_is_read() -> None:
+    text = "Net(\n  (fc): Linear(in_features=784, out_features=10, bias=True)\n)\n"
+    setup = TrainingSetup(batch_size=8)
+    compact = json.dumps(json.loads(notebook(text))) + "\n"
+    assert profile_with_warnings(compact, setup) == profile_with_warnings(text, setup)
+
+
 def test_a_notebook_that_printed_no_summary_is_none() -> None:
     with pytest.raises(SummaryError, match="not a model summary"):
         profile_with_warnings(notebook("loss 3.2\nloss 3.1"), TrainingSetup())

@@ -76,7 +76,8 @@ def test_only_rad_estimate_starts_a_users_script() -> None:
                 if any((name or "").startswith("gpumemnet.tracing.script") for name in names):
                     users.add(str(path.relative_to(ROOT)))
     assert {name for name in users if not name.startswith("gpumemnet/tracing/script/")} == {
-        "gpumemnet/cli/answer.py"
+        "gpumemnet/cli/answer.py",
+        "gpumemnet/cli/retrace.py",
     }
     source = (ROOT / "gpumemnet" / "cli" / "answer.py").read_text()
     callers = [path for path in (ROOT / "slurm_plugin").rglob("*.*") if b"for_script" in path.read_bytes()]

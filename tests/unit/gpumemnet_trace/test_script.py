@@ -96,6 +96,22 @@ def test_a_plain_loop_is_traced_as_it_stands(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["estimator"] == "trace"
 
 
+def test_advice_about_a_saved_trace_traces_its_command_again(tmp_path: Path) -> None:
+    source = CLASSIFIER.format(optimizer=ADAMW, step=PLAIN)
+    done = estimated(tmp_path, source, "--batch", "8", options=("--save", "m.rad"))
+    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-c", MAIN, "m.rad", "--sweep", "--gpu=h100", "--json"]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    rows = json.loads(found.stdout)["sweep"]
+    assert [row["batch_size"] for row in rows] == [2, 4, 8, 16, 32], found.stderr
+    needs = [row["needs_mib"] for row in rows]
+    assert needs[0] < needs[-1] and all(row["fit"] for row in rows)
+    assert (
+        SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad").versions["gpumemnet"]
+        != "unknown"
+    )
+
+
 def test_mixed_precision_and_an_optimizer_with_momentum_are_seen(tmp_path: Path) -> None:
     optimizer = (
         "optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9); scaler = torch.amp.GradScaler()"

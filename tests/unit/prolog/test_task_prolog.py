@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from prolog.step import is_batch_script, own_job_id, slurmstepd_title
-from prolog.task_prolog import task_variables, unnamed_gpu
+from prolog.task_prolog import earlier_end, rerun_line, task_variables, unnamed_gpu
+from slurm_plugin.core.comments.admin_comment import Note
+from slurm_plugin.core.config.load import Config
 
 PAIR = {"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b", "RAD_GPU_INDICES": "2,3", "RAD_CONFINED": "0"}
 
@@ -38,6 +40,26 @@ def test_where_devices_are_confined_a_smaller_step_keeps_slurms_count_of_its_own
 def test_where_devices_are_confined_a_job_with_one_gpu_has_it_by_uuid() -> None:
     one = {"CUDA_VISIBLE_DEVICES": "GPU-b", "RAD_GPU_INDICES": "3", "RAD_CONFINED": "1"}
     assert task_variables(one, {"CUDA_VISIBLE_DEVICES": "0"})["CUDA_VISIBLE_DEVICES"] == "GPU-b"
+
+
+@pytest.mark.parametrize(
+    ("note", "restarts", "line"),
+    [
+        (Note(event="recovered", restart=1, detail="out of GPU memory (torch)"), 1, True),
+        (Note(event="recovered", restart=1, detail="out of GPU memory (torch)"), 2, False),
+        (Note(event="woken", restart=1, detail="a GPU is free again"), 1, False),
+        (Note(event="recovered", restart=1), 1, False),
+        (None, 1, False),
+    ],
+)
+def test_a_rerun_begins_with_why_the_run_before_ended(note: Note | None, restarts: int, line: bool) -> None:
+    expected = "run 2 of this job; run 1: out of GPU memory (torch)" if line else ""
+    assert rerun_line(note, restarts) == expected
+
+
+@pytest.mark.parametrize("count", ["", "0", "many"])
+def test_a_first_run_asks_slurm_for_nothing(count: str) -> None:
+    assert earlier_end(7, Config(), {"SLURM_RESTART_COUNT": count}) == ""
 
 
 def test_everything_else_is_the_jobs() -> None:

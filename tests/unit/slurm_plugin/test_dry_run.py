@@ -153,6 +153,73 @@ def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path
     assert "note: " not in run(folder, "job.sh", "--options=--comment=rad:policy=exclusive").stdout
 
 
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            "#SBATCH -p gpu -N1\n#SBATCH hetjob\n#SBATCH --gpus=1\n#RAD memory=9G",
+            "heterogeneous job cannot share",
+        ),
+        ("#SBATCH -p gpu,plain --gpus=1\n#RAD memory=9G", "the partitions gpu,plain treat #RAD differently"),
+        ("#SBATCH -p gpu,plain --gpus=1\n#RAD memry=9G", "the partitions gpu,plain treat #RAD differently"),
+        ("#SBATCH --gres=gpu:1g.10gb:1\n#RAD memory=9G", "a MIG instance cannot be shared"),
+        ("#SBATCH --gpus=1\n  #RAD memory=9G", "is a comment, no #RAD line; write #RAD memory=9G"),
+        ("#SBATCH --gpus=1\n#RAD memory=100M", "memory=100M is less than a process uses without a model ("),
+        ("#SBATCH --gpus=1 --comment=RAD:memory=6G", "is no rad: directive; write rad:memory=6G"),
+        ("#SBATCH --gpus=1 --comment=rad=memory=6G", "is no rad: directive; write rad:memory=6G"),
+        ("#SBATCH --gpus=1 --comment='rad: memory=6G'", "nothing follows rad:; write rad:memory=6G"),
+    ],
+)
+def test_a_directive_without_effect_is_named(folder: Path, lines: str, words: str) -> None:
+    (folder / "job.sh").write_text(f"#!/bin/sh\n{lines}\npython train.py\n")
+    told = json.loads(run(folder, "job.sh", "--json").stdout)["sbatch"]
+    assert any(words in line for line in told["says"]), told
+    silent = "\n".join(line for line in lines.splitlines() if "RAD" not in line).partition(" --comment")[0]
+    (folder / "job.sh").write_text(f"#!/bin/sh\n{silent}\npython train.py\n")
+    assert json.loads(run(folder, "job.sh", "--json").stdout)["sbatch"]["says"] == []
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        (
+            "#!/bin/sh\r\n#SBATCH --gpus=1\r\n#RAD memory=9G\r\n",
+            "DOS line breaks, so sbatch refuses it; remove them: ",
+        ),
+        ("#!/bin/sh\n#SBATCH --gpus=1\n#RAD memory=9G\ntrue\r\n", "sed -i 's/\\r$//' job.sh"),
+        ("# mine\n#!/bin/sh\n#SBATCH --gpus=1\n", "line 1 does not start with #!"),
+    ],
+)
+def test_a_script_that_sbatch_refuses_is_refused_with_or_without_a_cluster(
+    folder: Path, script: str, words: str
+) -> None:
+    (folder / "job.sh").write_bytes(script.encode())
+    for code in (MAIN, "from gpumemnet.cli import main; main()"):
+        done = run(folder, "job.sh", code=code)
+        assert (done.returncode, done.stdout) == (2, "") and words in done.stderr, done
+
+
+def test_other_gres_of_the_same_option_are_named(folder: Path) -> None:
+    for gres, asks in (("gpu:v100:1,nvme:10", "gpu:v100:1,nvme:10"), ("gpu:1,nvme:10", "nvme:10,shard:20")):
+        (folder / "job.sh").write_text(f"#!/bin/sh\n#SBATCH --gres={gres}\ntrue\n")
+        assert json.loads(run(folder, "job.sh", "--json").stdout)["sbatch"]["gres"] == asks
+
+
+def test_all_mistakes_are_named_and_sbatch_says_where(folder: Path) -> None:
+    words = "precision=foo batch_size=0 bath=1 optimizer=adma memory=lots policy=x retry=y"
+    (folder / "job.sh").write_text(JOB.format(words=words))
+    done = run(folder, "job.sh")
+    assert "RAD: 2 more mistakes in #RAD lines; to see all, run: rad-estimate " in done.stdout
+    for word in words.split():
+        assert word.partition("=")[2] in done.stdout + done.stderr or "bath" in done.stdout
+    assert "policy" in done.stderr and "retry" in done.stderr and "bath" not in done.stderr
+
+
+def test_amounts_are_read_as_they_are_printed(folder: Path) -> None:
+    status, answer = job(folder, "memory=7.8G")
+    assert (status, answer["sbatch"]["gres"]) == (0, "shard:4")
+
+
 def test_a_model_in_a_script_that_is_no_file_is_named(folder: Path) -> None:
     done = run(folder, "-", stdin=JOB.format(words="model=m.txt"))
     assert done.stdout.splitlines()[1].endswith("submit a file: sbatch job.sh")

@@ -65,8 +65,6 @@ def asked(
         ({"gres": "gres:gpu:1", "partition": "plain"}, "not our partition"),
         ({"gres": "gres:gpu:1", "partition": "elsewhere"}, "not our partition"),
         ({"gres": "gres:gpu:1", "partition": "gpu,plain"}, "not our partition"),
-        ({"heterogeneous": True}, "heterogeneous"),
-        ({"gres": "gres/gpu:1g.10gb:1"}, "mig"),
         ({"gres": "gres:gpu:1,gres:shard:2"}, "gpu and shards"),
     ],
 )
@@ -74,13 +72,40 @@ def test_what_is_not_ours_is_left_alone(message: dict[str, Any], reason: str) ->
     assert asked(UserDirectives(memory_bytes=GIB), need(GIB), **message) == Rewrite(reason=reason)
 
 
-@pytest.mark.parametrize("more", [{"heterogeneous": True}, {"min_nodes": 2}])
-def test_a_job_that_cannot_share_is_left_alone_and_told_if_it_spoke(more: dict[str, Any]) -> None:
-    silent = asked(gres="gres:gpu:1", **more)
-    any_stated = asked(UserDirectives(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", **more)
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ({"gres": "gres:gpu:1", "heterogeneous": True}, "each gets what it requests"),
+        ({"heterogeneous": True}, "each gets what it requests"),
+        ({"gres": "gres:gpu:1", "min_nodes": 2}, "cannot share GPUs; the job gets whole GPUs"),
+        ({"gres": "gres/gpu:1g.10gb:1"}, "a MIG instance cannot be shared"),
+    ],
+)
+def test_a_job_that_cannot_share_is_left_alone_and_told_if_it_spoke(
+    message: dict[str, Any], words: str
+) -> None:
+    silent = asked(**message)
+    any_stated = asked(UserDirectives(memory_bytes=GIB), need(GIB), **message)
     assert (silent.fields, silent.booking, silent.messages) == ({}, None, ())
     assert replace(any_stated, messages=()) == silent
-    assert "cannot share GPUs; the job gets whole GPUs" in any_stated.messages[0]
+    assert words in any_stated.messages[0]
+
+
+def test_several_processes_that_fill_a_gpu_are_counted_in_the_message() -> None:
+    rewrite = asked(
+        UserDirectives(memory_bytes=12 * GIB), stated_need(12 * GIB), gres="gres:gpu:1", num_tasks=4
+    )
+    assert "its 4 processes together may need 48.0 GiB of " in rewrite.messages[0]
+
+
+def test_a_stated_need_that_is_too_large_is_not_advised_to_try_it() -> None:
+    rewrite = asked(UserDirectives(memory_bytes=120 * GIB), stated_need(120 * GIB), gres="gres:gpu:1")
+    assert rewrite.refusal is not None and "exclusive" not in rewrite.refusal
+    assert "requested 120.0 GiB, and one GPU has" in rewrite.refusal and "correct memory=" in rewrite.refusal
+
+
+def stated_need(n_bytes: int) -> MemoryEstimate:
+    return replace(need(n_bytes), upper_bytes=n_bytes, source="stated", quantiles=())
 
 
 @pytest.mark.parametrize("gres", ["gres:gpu:1", "gres:shard:3"])

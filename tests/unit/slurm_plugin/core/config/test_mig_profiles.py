@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -90,7 +91,7 @@ def test_one_gpu_becomes_an_instance(message: dict[str, str]):
     ],
 )
 def test_everything_else_is_left_alone(message: dict[str, Any]):
-    assert asked(6, **message) == Rewrite(reason="mig")
+    assert replace(asked(6, **message), messages=()) == Rewrite(reason="mig")
 
 
 def test_an_unknown_need_is_left_alone():

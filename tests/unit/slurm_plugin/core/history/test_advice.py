@@ -50,6 +50,12 @@ def test_what_it_used(run: Run, words: str):
         ),
         (replace(RUN, peak_bytes=11 * GIB), True, None),
         (replace(RUN, outcome="gpu-oom"), True, "it needed more memory than it booked"),
+        (
+            replace(RUN, outcome="gpu-oom", booked_bytes=None),
+            True,
+            "it needed more memory than a GPU has; reduce",
+        ),
+        (replace(RUN, time_s=2.0), False, None),
         (replace(RUN, outcome="overrun"), True, "it was stopped above its limit"),
         (replace(RUN, outcome="failed"), True, None),
         (replace(RUN, outcome="failed", mean_smact=0.05), True, "the GPU was mostly idle"),

@@ -25,6 +25,28 @@ def test_a_line_of_a_script(line: str, options: dict[str, str]) -> None:
     assert found == {name.lstrip("-"): value for name, value in options.items()}
 
 
+@pytest.mark.parametrize(
+    ("lines", "options"),
+    [
+        ("#SBATCH --gpus=1 \\\n#SBATCH --mem=1G", {"gpus": "1", "mem": "1G"}),
+        ("#SBATCH --tasks-per-node=1", {"ntasks-per-node": "1"}),
+        ("#PBS -q a\n#SBATCH -p b", {"partition": "a"}),
+        ("#SBATCH -p b --ignore-pbs\n#PBS -q a", {"partition": "b", "ignore-pbs": ""}),
+        (
+            "#PBS -N name\n#PBS -l nodes=1:ppn=2:gpus=1\n#PBS -l walltime=1:00:00",
+            {"nodes": "1", "ntasks-per-node": "2", "ntasks": "2", "gres": "gpu:1"},
+        ),
+        ("#PBS -l naccelerators=1", {"gres": "gpu:1"}),
+        ("#PBS -l select=1:ncpus=2:ngpus=1\n#PBS -W gres:gpu", {}),
+        ("#BSUB -q gpu\n#BSUB -n 2", {"partition": "gpu", "ntasks": "2"}),
+        ("true\n#PBS -q a", {}),
+    ],
+)
+def test_lines_that_sbatch_reads_as_well(lines: str, options: dict[str, str]) -> None:
+    """As Slurm 22.05.8 took them; tests/cluster/test_dry_run.py submits them."""
+    assert options_of(f"#!/bin/sh\n{lines}\ntrue\n", (), {}) == options
+
+
 def test_what_is_typed_counts_before_variables_before_lines() -> None:
     script = "#!/bin/sh\n#SBATCH --gpus=1 -p a\n\n#SLURM -n3\ntrue\n#SBATCH --gpus=9\n"
     env = {"SBATCH_PARTITION": "b", "SBATCH_GPUS": "2", "SBATCH_GRES": ""}

@@ -1,0 +1,119 @@
+"""Advice about a saved profile: its command is traced at other batch sizes; gpumemnet_trace has real ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from gpumemnet.cli import command
+from gpumemnet.cli.retrace import with_batch
+from gpumemnet.names import Family, Optimizer, Precision, Source
+from gpumemnet.profile.record import ModelProfile
+from gpumemnet.tracing.saved.record import SavedProfile
+from gpumemnet.tracing.script import start
+from gpumemnet.units import MIB
+
+ZEROS = dict.fromkeys(ModelProfile.__dataclass_fields__, 0)
+
+
+def saved(batch_size: int, *words: str) -> SavedProfile:
+    told: dict[str, Any] = {
+        "family": Family.CNN,
+        "source": Source.TRACE,
+        "optimizer": Optimizer.SGD,
+        "precision": Precision.AMP,
+        "gpus": 1,
+        "batch_size": batch_size,
+        "parameters": 1000,
+        "reserved_bytes": (200 + 50 * batch_size) * MIB,
+        "allocated_bytes": (200 + 50 * batch_size) * MIB,
+        "convs": 1,
+    }
+    return SavedProfile(
+        profiles=(ModelProfile(**(ZEROS | told)),),
+        batch_size=batch_size,
+        model="Net",
+        inputs=(),
+        command=words,
+        versions={"gpumemnet": "9.9", "torch": "2.8.0"},
+    )
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Stand in for traces, and list their batch sizes."""
+    sizes: list[int] = []
+
+    def run(words: list[str], *, environment: object) -> SavedProfile:
+        sizes.append(int(words[-1]))
+        return saved(sizes[-1], *words)
+
+    monkeypatch.setattr(start, "run", run)
+    return sizes
+
+
+def advice(folder: Path, file: SavedProfile, *options: str) -> Result:
+    (folder / "m.rad").write_text(file.to_text())
+    return CliRunner().invoke(command, [str(folder / "m.rad"), "--gpu=a100", *options])
+
+
+def test_the_largest_batch_is_found_by_traces_above_and_below(tmp_path: Path, traced: list[int]) -> None:
+    done = advice(tmp_path, saved(64, "python", "t.py", "--batch-size", "64"), "--largest", "--json")
+    rows = json.loads(done.stdout)["largest"]
+    assert 1024 in traced and len(traced) <= 7
+    assert all(row["booked_mib"] <= row["room_mib"] for row in rows)
+    for row in rows:  # each sample takes 50 MiB
+        assert row["room_mib"] - row["booked_mib"] < 100
+
+
+def test_a_sweep_has_a_row_for_each_batch_size_and_no_dashes(tmp_path: Path, traced: list[int]) -> None:
+    done = advice(tmp_path, saved(64, "python", "t.py", "--batch-size", "64"), "--sweep")
+    lines = done.stdout.splitlines()
+    assert traced == [16, 32, 128, 256] and len(lines) == 6 and " -" not in done.stdout
+    assert [line.split()[0] for line in lines[1:]] == ["16", "32", "64", "128", "256"]
+
+
+def test_gpus_are_compared_without_a_trace(tmp_path: Path, traced: list[int]) -> None:
+    done = advice(tmp_path, saved(64, "python", "t.py"), "--cards", "--json")
+    assert all(row["booked_mib"] for row in json.loads(done.stdout)["cards"]) and not traced
+
+
+@pytest.mark.parametrize("words", [("python", "t.py"), ()])
+def test_a_command_without_its_batch_size_is_named(
+    tmp_path: Path, traced: list[int], words: tuple[str, ...]
+) -> None:
+    done = advice(tmp_path, saved(64, *words), "--largest")
+    assert "states no batch size 64" in str(done.exception) and not traced
+    both = replace(saved(64), profiles=(*saved(16).profiles, *saved(64).profiles))
+    assert json.loads(advice(tmp_path, both, "--sweep", "--json").stdout)["sweep"][0]["batch_size"] == 16
+
+
+def test_the_explanation_is_of_what_was_traced(tmp_path: Path) -> None:
+    shown = advice(tmp_path, saved(64, "python", "t.py", "a b"), "--explain").stdout
+    assert "One process on a100: batch size 64, optimizer sgd, precision amp\n" in shown
+    assert "Traced: python t.py 'a b' (gpumemnet 9.9, torch 2.8.0).\n" in shown
+    assert "one per trainable weight" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "changed"),
+    [
+        ("python t.py --batch-size 64", "python t.py --batch-size 8"),
+        ("python t.py --batch_size=64 -n 64", "python t.py --batch_size=8 -n 64"),
+        ("python t.py -b 64", "python t.py -b 8"),
+        ("torchrun t.py --per_device_train_batch_size 64", "torchrun t.py --per_device_train_batch_size 8"),
+        ("python t.py data.batch_size=64 +bs=64", "python t.py data.batch_size=8 +bs=64"),
+        ("python t.py --eval-batch-size 64", None),
+        ("python t.py --num-batches 64", None),
+        ("python t.py --batch-size 32", None),
+        ("python t.py 64", None),
+    ],
+)
+def test_which_words_are_the_batch_size(words: str, changed: str | None) -> None:
+    found = with_batch(words.split(), 64, 8)
+    assert found == (None if changed is None else changed.split())
