@@ -145,7 +145,7 @@ class DryRun:
         )
         name = None if job.path is None else str(self._folder / job.path)  # as passed on by sbatch
         message = {**desc, "script": head, "script_goes_on": goes_on, "script_name": name}
-        decided = self._submission.decided(message)
+        decided = self._submission.decided(self._submission.parsed(message))
         return (Seen() if config.mode == "observe" else seen), decided
 
 

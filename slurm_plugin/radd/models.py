@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from slurm_plugin.core.booking.request import request_from
-from slurm_plugin.core.errors import EstimateError, WireError
+from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.files.append_log import PRIVATE, NewLines, append_line
 from slurm_plugin.core.history.models import from_lines, to_line
 from slurm_plugin.core.logs.once import Complaint
+from slurm_plugin.core.records.submission import JobRequest
 from slurm_plugin.estimate import model_of
 
 log = logging.getLogger("radd")
@@ -37,17 +35,16 @@ class Models:
         except OSError:
             self._known = {}
 
-    def take(self, message: Mapping[str, Any], *, now_s: float) -> None:
+    def take(self, request: JobRequest, *, now_s: float) -> None:
         """Record a submission's model; one that is invalid or already known is skipped.
 
         Args:
-            message: Message of job_submit.lua, with `op = submit`.
+            request: The submission.
             now_s: Seconds since the epoch.
         """
         try:
-            request = request_from(message)
-            model = model_of(request.script, request.comment, user_id=request.user_id, now_s=now_s)
-        except (WireError, EstimateError):
+            model = model_of(request, now_s=now_s)
+        except EstimateError:
             return
         if model is None or (model.user, model.profile) in self._known:
             return

@@ -64,9 +64,9 @@ def reply_of(made: Decided, *, key: bytes) -> Reply:
     fields = dict(rewrite.fields)
     if rewrite.booking is not None:
         signed = signed_comment.signed_booking(rewrite.booking, user_id=request.user_id, key=key)
-        fields["comment"] = signed_comment.with_signed_booking(request.comment, signed)
-    elif signed_comment.profile_in(request.comment) is not None:
-        fields["comment"] = signed_comment.user_words(request.comment)  # the profile is not needed
+        fields["comment"] = signed_comment.with_signed_booking(request.comment.words, signed)
+    elif request.comment.profile is not None:
+        fields["comment"] = request.comment.words  # the profile is not needed
     return {
         "v": VERSION,
         "set": fields,

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import replace
 
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import SlurmError, WireError
+from slurm_plugin.radd.messages import Submitted
 from slurm_plugin.slurm.control import SlurmControl
 from slurm_plugin.slurm.files.conf_files import controllers_of, find_slurm_conf
 from slurm_plugin.slurm.versions import Version, traits
@@ -29,7 +30,7 @@ _GONE = "slurmctld, a standby that took over, has no shards: jobs get whole GPUs
 _BACK = "slurmctld has shards again"
 
 UNSURE_S = 10.0
-"""From the first submission on: by then radd has checked twice (service.py, REFRESH_S)."""
+"""From the first submission on: by then radd has checked twice (inbox.py, REFRESH_S)."""
 
 
 class Standby:
@@ -59,9 +60,11 @@ class Standby:
             log.warning(_GONE if self.without_shards else _BACK)
         return before != self.without_shards
 
-    def noted(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    def noted(self, job: Submitted) -> Submitted:
         """Return a submission as the shim would have sent it with the knowledge that radd has."""
-        return {**message, "new_controller": True} if self.may_lack_shards() else message
+        if not self.may_lack_shards():
+            return job
+        return replace(job, request=replace(job.request, before_shards=True))
 
     def may_lack_shards(self) -> bool:
         """Return whether a submission may now reach a slurmctld that would refuse shards."""

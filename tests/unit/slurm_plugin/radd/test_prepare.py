@@ -43,5 +43,5 @@ def test_a_job_whose_partition_is_chosen_later_is_left_as_it_is(
     """It would start in any partition, with shards of this one: unplaced and without a limit."""
     made = submission(tmp_path, f"JobSubmitPlugins={plugins}")
     asks = {"v": 1, "op": "submit", "user_id": 1000, "gres": "gres:gpu:1"}
-    assert ("gres" in made.answer(asks)["set"]) is becomes_shards
-    assert "gres" in made.answer({**asks, "partition": "gpu"})["set"], "it says where it starts"
+    assert ("gres" in made.answer(made.parsed(asks))["set"]) is becomes_shards
+    assert "gres" in made.answer(made.parsed({**asks, "partition": "gpu"}))["set"], "it says where it starts"

@@ -8,6 +8,7 @@ import pytest
 
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.training import TrainingSetup
+from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.config.load import Features, parse_config
@@ -66,7 +67,8 @@ def submission(
 
 
 def answer(made: Submission | None = None, **message: Any) -> dict[str, Any]:
-    return (made or submission()).answer({"v": 1, "user_id": 1000, "gres": "gres:gpu:1", **message})
+    made = made or submission()
+    return made.answer(made.parsed({"v": 1, "user_id": 1000, "gres": "gres:gpu:1", **message}))
 
 
 def test_a_profile_in_the_comment_becomes_a_signed_booking() -> None:
@@ -304,7 +306,9 @@ def test_a_changed_request_only_marks_the_booking() -> None:
     comment = answer(comment="mine rad:memory=7G,retry=no")["set"]["comment"]
     before = signed_comment.read_signed_booking(comment, user_id=1000, key=KEY)
     assert before is not None and not before.changed
-    changed = submission().answer_change({"user_id": 1000, "comment": comment})["set"]["comment"]
+    changed = submission().answer_change(request_from({"user_id": 1000, "comment": comment}))["set"][
+        "comment"
+    ]
     booking = signed_comment.read_signed_booking(changed, user_id=1000, key=KEY)
     assert booking == replace(before, changed=True)
     assert changed.startswith("mine rad:memory=7G,retry=no rad2:")
@@ -313,7 +317,7 @@ def test_a_changed_request_only_marks_the_booking() -> None:
 def test_a_forged_booking_is_not_signed() -> None:
     comment = "rad2:shared:gpus=1:mem=1024:try=0:retry=1:0123456789abcdef"
     message = {"user_id": 1000, "partition": "gpu", "gres": "gres:shard:9", "comment": comment}
-    assert submission().answer_change(message)["set"] == {}
+    assert submission().answer_change(request_from(message))["set"] == {}
 
 
 @pytest.mark.parametrize(
