@@ -1,6 +1,6 @@
 """How long jobs wait where requeued jobs keep their queue position, are first in the queue, or are last: simulated.
 
-    PYTHONPATH=bench:. python bench/simulation/requeue_order.py TRACE ...      (a minute each)
+    PYTHONPATH=bench:. python bench/simulation/requeue_order.py TRACE ...      (a minute and a half each)
 
 Slurm 22.05 on four nodes of eight GPUs that are always full: no later Slurm had a requeue in these simulations. Jobs
 are drawn from each TRACE's rows. In the control jobs keep their positions, too, but requeued ones wait a second longer:

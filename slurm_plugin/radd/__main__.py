@@ -19,7 +19,7 @@ from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.logs.daemon_log import log_events, log_to_stderr
 from slurm_plugin.core.process.systemd import inherited_listener, notify
 from slurm_plugin.radd.accounts import AccountsReader
-from slurm_plugin.radd.keeping import Keeper
+from slurm_plugin.radd.position_keeper import PositionKeeper
 from slurm_plugin.radd.priority_boosts import PriorityBooster
 from slurm_plugin.radd.release import Releaser
 from slurm_plugin.radd.reload import Reloader
@@ -68,7 +68,7 @@ def run(config_path: Path, slurm_user: str) -> None:
     slurm = open_control(config, clock)
     in_force = Reloader(config_path, slurm, clock)
     booster = PriorityBooster(Path(config.paths.state, "boosts.json"), slurm, clock, lambda: in_force.config)
-    keeper = Keeper(slurm, clock, booster, lambda: in_force.config)
+    keeper = PositionKeeper(slurm, clock, booster, lambda: in_force.config)
     releaser = Releaser(slurm, clock, booster, keeper, key=lambda: in_force.key)
     service = Service(in_force, releaser, clock)
     slurm_uids = _uid_of(slurm_user)

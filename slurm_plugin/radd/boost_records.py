@@ -42,7 +42,7 @@ class BoostRecord:
         nice_boosted: The job's nice value with it.
         profile_key: The model whose estimate failed; None for a victim.
         returned: Whether it was reverted.
-        lift: The part of it that restores a requeued job's queue position (turns.py).
+        lift: The part of it that restores a requeued job's queue position (queue_positions.py).
         nice_was: The nice value before nice_boosted was set, in case Slurm did not get the change. None if nice_before.
     """
 

@@ -39,7 +39,7 @@ _USER_TOP = "enable_user_top"
 """Option of SchedulerParameters (slurm.conf(5)): `scontrol top` swaps the nice values of a user's jobs."""
 
 
-_LIFT = ("lift", "nice_was")
+_OPTIONAL = ("lift", "nice_was")
 
 
 class PriorityBooster:
@@ -112,7 +112,7 @@ class PriorityBooster:
                 )
             )
 
-    def lifts(self) -> dict[int, int]:
+    def position_boosts(self) -> dict[int, int]:
         """Return by how much jobs are raised to their queue positions now, by job id."""
         with self._lock:
             self._look()
@@ -206,8 +206,8 @@ def users_move_priority(config: Mapping[str, str]) -> bool:
 
 
 def _as_row(record: BoostRecord) -> dict[str, object]:
-    """Return a boost as it is stored, without empty lifts: an older release reads these."""
-    return {name: value for name, value in asdict(record).items() if name not in _LIFT or value}
+    """Return a boost as it is stored."""
+    return {name: value for name, value in asdict(record).items() if name not in _OPTIONAL or value}
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:

@@ -19,7 +19,7 @@ from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.process.background import in_background
 from slurm_plugin.radd.boost_records import BoostCause
-from slurm_plugin.radd.keeping import Keeper
+from slurm_plugin.radd.position_keeper import PositionKeeper
 from slurm_plugin.radd.priority_boosts import PriorityBooster
 from slurm_plugin.slurm.control import JobChange, SlurmControl, put_off
 
@@ -56,7 +56,7 @@ class Releaser:
         slurm: SlurmControl,
         clock: Clock,
         booster: PriorityBooster | None = None,
-        keeper: Keeper | None = None,
+        keeper: PositionKeeper | None = None,
         *,
         key: Callable[[], bytes],
     ) -> None:
@@ -91,7 +91,7 @@ class Releaser:
             return
         if self._booster is not None and note.event == "requeued":
             self._booster.follow_requeue(job_id)
-        self._take_turn(job_id, note)
+        self._keep_position(job_id, note)
         cause = None if note.fault is None else BoostCause(fault=note.fault, profile_key=profile_key)
         with self._changed:
             self._errands[job_id] = _Errand(
@@ -129,7 +129,7 @@ class Releaser:
             note = read_signed(seen.admin_comment, job_id=seen.job_id, user_id=seen.user_id, key=self._key())
             if note is None or note.restart != job.restarts:
                 continue
-            self._take_turn(job.job_id, note)
+            self._keep_position(job.job_id, note)
             if note.event == "recovered" and job.reason == "BeginTime":
                 self.hear(job.job_id, note)
 
@@ -189,9 +189,9 @@ class Releaser:
                 self._changed.wait_for(lambda: self._stopping, timeout=self._pause_s())
         return not self._stopping
 
-    def _take_turn(self, job_id: int, note: Note) -> None:
-        if self._keeper is not None and note.turn is not None:
-            self._keeper.take(job_id, note.turn, restart=note.restart)
+    def _keep_position(self, job_id: int, note: Note) -> None:
+        if self._keeper is not None and note.position is not None:
+            self._keeper.take(job_id, note.position, restart=note.restart)
 
     def _boosted(self) -> bool:
         keeps = self._keeper is not None and self._keeper.busy

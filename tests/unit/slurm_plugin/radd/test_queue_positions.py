@@ -1,4 +1,4 @@
-"""A job that was put back stands where it stood: never above anybody who stood above it, whatever Slurm made of it."""
+"""A requeued job gets its former queue position: never above a job that was ahead of it, whatever Slurm made of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.core.records.queue_position import Turn
-from slurm_plugin.radd.turns import Ageing, lifts, overrun_gpus
+from slurm_plugin.core.records.queue_position import QueuePosition
+from slurm_plugin.radd.queue_positions import Ageing, lost_points, restoring_boosts
 from slurm_plugin.slurm.control import Standing
 
 NOW_S = 10_000
@@ -27,7 +27,7 @@ MINE = Standing(
     submitted_s=9000,
     accrues_s=9010,
 )
-TURN = Turn(submitted_s=8000, accrues_s=8000, priority=1)
+POSITION = QueuePosition(submitted_s=8000, accrues_s=8000, priority=1)
 
 
 def other(submitted_s: int, priority: int = 1, **more: object) -> Standing:
@@ -35,8 +35,10 @@ def other(submitted_s: int, priority: int = 1, **more: object) -> Standing:
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def lift(*others: Standing, mine: Standing = MINE, turn: Turn = TURN, ageing: Ageing = EQUAL) -> int | None:
-    return lifts({7: turn}, (mine, *others), {}, ageing, NODES, now_s=NOW_S).get(7)
+def lift(
+    *others: Standing, mine: Standing = MINE, position: QueuePosition = POSITION, ageing: Ageing = EQUAL
+) -> int | None:
+    return restoring_boosts({7: position}, (mine, *others), {}, ageing, NODES, now_s=NOW_S).get(7)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +79,10 @@ def test_equals_start_in_the_order_of_their_first_submission(
 
 
 def test_what_somebody_raised_a_job_by_is_not_owed_any_more() -> None:
-    mine, turn = replace(MINE, priority=90), replace(TURN, priority=98)
-    assert lift(mine=mine, turn=turn, ageing=BASIC) == 8
-    assert lift(mine=replace(mine, priority=95, nice=-5), turn=turn, ageing=BASIC) == 3
-    assert lift(mine=replace(mine, priority=80, nice=10), turn=turn, ageing=BASIC) == 8
+    mine, position = replace(MINE, priority=90), replace(POSITION, priority=98)
+    assert lift(mine=mine, position=position, ageing=BASIC) == 8
+    assert lift(mine=replace(mine, priority=95, nice=-5), position=position, ageing=BASIC) == 3
+    assert lift(mine=replace(mine, priority=80, nice=10), position=position, ageing=BASIC) == 8
 
 
 def test_a_held_job_is_left_alone() -> None:
@@ -88,41 +90,41 @@ def test_a_held_job_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ageing", "mine", "turn", "points"),
+    ("ageing", "mine", "position", "points"),
     [
-        (BASIC, replace(MINE, priority=90), replace(TURN, priority=98), 8),
-        (BASIC, replace(MINE, priority=98), replace(TURN, priority=98), 0),
-        (BASIC, replace(MINE, priority=99), replace(TURN, priority=98), 0),
-        (BASIC, replace(MINE, priority=98, nice=-8), replace(TURN, priority=98), 8),
-        (BASIC, replace(MINE, priority=80, nice=10), replace(TURN, priority=98), 8),
+        (BASIC, replace(MINE, priority=90), replace(POSITION, priority=98), 8),
+        (BASIC, replace(MINE, priority=98), replace(POSITION, priority=98), 0),
+        (BASIC, replace(MINE, priority=99), replace(POSITION, priority=98), 0),
+        (BASIC, replace(MINE, priority=98, nice=-8), replace(POSITION, priority=98), 8),
+        (BASIC, replace(MINE, priority=80, nice=10), replace(POSITION, priority=98), 8),
         (
             AGES,
             replace(MINE, priority=1, accrues_s=9910),
-            Turn(submitted_s=0, accrues_s=9300, priority=1),
+            QueuePosition(submitted_s=0, accrues_s=9300, priority=1),
             610,
         ),
         (
             AGES,
             replace(MINE, priority=1, accrues_s=9910),
-            Turn(submitted_s=0, accrues_s=100, priority=901),
+            QueuePosition(submitted_s=0, accrues_s=100, priority=901),
             910,
         ),
         (
             AGES,
             replace(MINE, priority=1, accrues_s=None),
-            Turn(submitted_s=0, accrues_s=9300, priority=1),
+            QueuePosition(submitted_s=0, accrues_s=9300, priority=1),
             700,
         ),
         (
             AGES,
             replace(MINE, priority=1, accrues_s=NOW_S + 60),
-            Turn(submitted_s=0, accrues_s=None, priority=1),
+            QueuePosition(submitted_s=0, accrues_s=None, priority=1),
             0,
         ),
         (
             replace(AGES, from_submission=True),
             replace(MINE, priority=1),
-            Turn(submitted_s=9500, accrues_s=None, priority=1),
+            QueuePosition(submitted_s=9500, accrues_s=None, priority=1),
             0,
         ),
     ],
@@ -139,18 +141,18 @@ def test_a_held_job_is_left_alone() -> None:
         "older than when it was first submitted",
     ],
 )
-def test_what_slurm_took(ageing: Ageing, mine: Standing, turn: Turn, points: int) -> None:
-    assert overrun_gpus(turn, mine, ageing, now_s=NOW_S) == points
+def test_what_slurm_took(ageing: Ageing, mine: Standing, position: QueuePosition, points: int) -> None:
+    assert lost_points(position, mine, ageing, now_s=NOW_S) == points
 
 
 def test_nothing_is_owed_before_slurm_has_taken_it() -> None:
     """Slurm computes priorities anew every five minutes as it comes."""
     ageing = replace(AGES, every_s=300)
     mine = replace(MINE, priority=601, submitted_s=9990, accrues_s=9993)
-    turn = Turn(submitted_s=9300, accrues_s=9300, priority=601)
-    assert overrun_gpus(turn, mine, ageing, now_s=NOW_S) == 0
-    assert overrun_gpus(turn, replace(mine, priority=8), ageing, now_s=NOW_S) == 400 - 7
-    assert overrun_gpus(turn, replace(mine, priority=8), ageing, now_s=NOW_S + 310) == 700 + 10 - 317
+    position = QueuePosition(submitted_s=9300, accrues_s=9300, priority=601)
+    assert lost_points(position, mine, ageing, now_s=NOW_S) == 0
+    assert lost_points(position, replace(mine, priority=8), ageing, now_s=NOW_S) == 400 - 7
+    assert lost_points(position, replace(mine, priority=8), ageing, now_s=NOW_S + 310) == 700 + 10 - 317
 
 
 @given(
@@ -167,24 +169,26 @@ def test_an_age_is_never_more_than_it_would_be(
 
     put_back_s = waited_s
     now_s = put_back_s + later_s
-    turn = Turn(submitted_s=0, accrues_s=0, priority=priority(0, put_back_s - min(others_s, put_back_s)))
+    position = QueuePosition(
+        submitted_s=0, accrues_s=0, priority=priority(0, put_back_s - min(others_s, put_back_s))
+    )
     accrues_s = put_back_s + accrues_in_s
     computed_s = now_s - mine_s
-    shown = turn.priority if computed_s < put_back_s else priority(accrues_s, computed_s)
+    shown = position.priority if computed_s < put_back_s else priority(accrues_s, computed_s)
     mine = replace(MINE, priority=shown, submitted_s=put_back_s, accrues_s=accrues_s)
     twin = priority(0, max(now_s - others_s, put_back_s - others_s, 0))
     if computed_s < put_back_s:
-        twin = max(twin, turn.priority)
-    assert shown + overrun_gpus(turn, mine, ageing, now_s=now_s) <= max(twin, shown)
+        twin = max(twin, position.priority)
+    assert shown + lost_points(position, mine, ageing, now_s=now_s) <= max(twin, shown)
 
 
 def test_several_that_were_put_back_keep_their_order() -> None:
     early, late = replace(MINE, job_id=7, submitted_s=9100), replace(MINE, job_id=8, submitted_s=9000)
-    turns = {7: TURN, 8: replace(TURN, submitted_s=8100)}
-    found = lifts(turns, (early, late, other(8500)), {}, EQUAL, NODES, now_s=NOW_S)
+    positions = {7: POSITION, 8: replace(POSITION, submitted_s=8100)}
+    found = restoring_boosts(positions, (early, late, other(8500)), {}, EQUAL, NODES, now_s=NOW_S)
     assert found == {8: 1, 7: 2}
     raised = (replace(early, priority=3, nice=-2), replace(late, priority=2, nice=-1), other(8500))
-    assert lifts(turns, raised, found, EQUAL, NODES, now_s=NOW_S) == found, "and stay there"
+    assert restoring_boosts(positions, raised, found, EQUAL, NODES, now_s=NOW_S) == found, "and stay there"
 
 
 def test_where_all_weights_are_0_the_first_point_does_not_show() -> None:
@@ -192,7 +196,7 @@ def test_where_all_weights_are_0_the_first_point_does_not_show() -> None:
     lent, shown = {7: 0}, []
     for _ in range(4):
         mine = replace(MINE, priority=max(1, lent[7]), nice=-lent[7])
-        lent = lifts({7: TURN}, (mine, other(8500)), lent, EQUAL, NODES, now_s=NOW_S)
+        lent = restoring_boosts({7: POSITION}, (mine, other(8500)), lent, EQUAL, NODES, now_s=NOW_S)
         shown.append(max(1, lent[7]))
     assert shown == [1, 2, 2, 2] and lent == {7: 2}
 
@@ -216,8 +220,8 @@ def test_nobody_passes_who_stood_before_him(
         replace(MINE, job_id=7 + at, priority=max(1, priority - taken), submitted_s=9000 + at)
         for at in range(len(first))
     ]
-    turns = {
-        job.job_id: Turn(submitted_s=when, accrues_s=None, priority=priority)
+    positions = {
+        job.job_id: QueuePosition(submitted_s=when, accrues_s=None, priority=priority)
         for job, when in zip(requeue, first, strict=True)
     }
     lent: dict[int, int] = {}
@@ -226,11 +230,11 @@ def test_nobody_passes_who_stood_before_him(
             replace(job, priority=job.priority + lent.get(job.job_id, 0), nice=-lent.get(job.job_id, 0))
             for job in requeue
         ]
-        lent = lifts(turns, (*others, *now), lent, BASIC, NODES, now_s=NOW_S)
+        lent = restoring_boosts(positions, (*others, *now), lent, BASIC, NODES, now_s=NOW_S)
     for job in requeue:
         points = job.priority + lent[job.job_id]
         for each in others:
-            stood_before = (-each.priority, each.submitted_s) < (-priority, turns[job.job_id].submitted_s)
+            stood_before = (-each.priority, each.submitted_s) < (-priority, positions[job.job_id].submitted_s)
             now_before = (-each.priority, each.submitted_s, each.job_id) < (
                 -points,
                 job.submitted_s,

@@ -11,9 +11,9 @@ from fakes import KEY, FakeClock, FakeSlurm, signed
 from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.config.load import Config, parse_config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.records.queue_position import Turn
+from slurm_plugin.core.records.queue_position import QueuePosition
 from slurm_plugin.radd.boost_records import BoostCause
-from slurm_plugin.radd.keeping import EVERY_S, Keeper
+from slurm_plugin.radd.position_keeper import EVERY_S, PositionKeeper
 from slurm_plugin.radd.priority_boosts import PriorityBooster
 from slurm_plugin.radd.release import Releaser
 from slurm_plugin.slurm.control import JobChange, JobView, Standing
@@ -38,8 +38,8 @@ VIEW = JobView(
     restarts=1,
     reason="Priority",
 )
-TURN = Turn(submitted_s=8000, accrues_s=None, priority=103, nice=5)
-NOTE = Note(event="requeued", start_in_s=10, restart=1, turn=TURN)
+POSITION = QueuePosition(submitted_s=8000, accrues_s=None, priority=103, nice=5)
+NOTE = Note(event="requeued", start_in_s=10, restart=1, position=POSITION)
 BASIC = {"PriorityType": "priority/basic"}
 
 
@@ -57,20 +57,20 @@ class Deaf(FakeSlurm):
 class Site:
     """A Slurm with one job that was put back, and radd's two threads' worth of work on it."""
 
-    def __init__(self, folder: Path, *, keep_turn: bool = True, **config: str) -> None:
+    def __init__(self, folder: Path, *, keep_queue_position: bool = True, **config: str) -> None:
         self.clock = FakeClock()
         self.slurm = Deaf(VIEW, **(BASIC | config))
         self.slurm.places[7] = WAITS
-        self.folder, self.keep_turn = folder, keep_turn
+        self.folder, self.keep_queue_position = folder, keep_queue_position
         self.start_radd()
 
     def start_radd(self) -> None:
         self.booster = PriorityBooster(self.folder / "boosts.json", self.slurm, self.clock, self.config)
-        self.keeper = Keeper(self.slurm, self.clock, self.booster, self.config)
+        self.keeper = PositionKeeper(self.slurm, self.clock, self.booster, self.config)
         self.releaser = Releaser(self.slurm, self.clock, self.booster, self.keeper, key=lambda: KEY)
 
     def config(self) -> Config:
-        partition = {"collocate": True, "shards_per_gpu": 40, "keep_turn": self.keep_turn}
+        partition = {"collocate": True, "shards_per_gpu": 40, "keep_queue_position": self.keep_queue_position}
         return parse_config({"partition": {"gpu": partition}}, origin="rad.toml")
 
     def nice(self, value: int, **more: object) -> None:
@@ -175,7 +175,7 @@ def test_a_loan_for_another_reason_is_kept_apart(site: Site) -> None:
     site.nice(-995)
     site.slurm.places[7] = replace(site.slurm.places[7], restarts=2)
     site.slurm.views[7] = replace(site.slurm.views[7], restarts=2)
-    site.releaser.hear(7, replace(NOTE, restart=2, turn=replace(TURN, nice=-995)))
+    site.releaser.hear(7, replace(NOTE, restart=2, position=replace(POSITION, nice=-995)))
     assert site.look() == [-1003]
     site.nice(-1003, state="RUNNING")
     assert site.look() == [5]
@@ -193,10 +193,12 @@ def test_what_another_radd_lent_is_not_lent_again(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("keep_turn", "config"), [(False, {}), (True, {"SchedulerParameters": "enable_user_top"})]
+    ("keep_queue_position", "config"), [(False, {}), (True, {"SchedulerParameters": "enable_user_top"})]
 )
-def test_nobody_is_raised_where_that_is_off(tmp_path: Path, keep_turn: bool, config: dict[str, str]) -> None:
-    site = Site(tmp_path, keep_turn=keep_turn, **config)
+def test_nobody_is_raised_where_that_is_off(
+    tmp_path: Path, keep_queue_position: bool, config: dict[str, str]
+) -> None:
+    site = Site(tmp_path, keep_queue_position=keep_queue_position, **config)
     site.releaser.hear(7, NOTE)
     assert site.look() == []
 

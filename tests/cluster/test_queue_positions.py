@@ -1,4 +1,4 @@
-"""A job that its Prolog puts back stands where it stood: behind who came earlier, before who came later."""
+"""A requeued job keeps its queue position: behind jobs that came earlier, before jobs that came later."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PRIORITIES = {
 @pytest.fixture(scope="module", params=list(PRIORITIES))
 def ordered(place: Place, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     lines = (*PRIORITIES[request.param], "Licenses=late:1,never:1")
-    own = replace(place, root=place.root.with_name(f"{place.root.name}-turns-{request.param}"))
+    own = replace(place, root=place.root.with_name(f"{place.root.name}-positions-{request.param}"))
     yield from started(own, ClusterSpec(nodes=(NODE,), slurm_conf=lines))
 
 
@@ -50,7 +50,7 @@ def order(job: Standing) -> tuple[int, int, int]:
     return -job.priority, job.submitted_s, job.job_id
 
 
-def test_who_is_put_back_keeps_his_turn_and_gains_none(jobs: Jobs, ordered: Cluster) -> None:
+def test_a_requeued_job_keeps_its_queue_position_and_gains_none(jobs: Jobs, ordered: Cluster) -> None:
     control = SlurmCommands(slurm_conf=str(ordered.place.slurm_conf), timeout_s=10)
     seen: list[tuple[Standing, Standing | None]] = []
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import NamedTuple
 
-from slurm_plugin.core.records.queue_position import Turn
+from slurm_plugin.core.records.queue_position import QueuePosition
 from slurm_plugin.slurm.control import Standing
 from slurm_plugin.slurm.time_limits import parse_limit_s
 
@@ -72,7 +73,7 @@ class Ageing:
         return self.weight * min(1.0, max(0.0, now_s - since_s) / self.longest_s)
 
 
-def overrun_gpus(turn: Turn, job: Standing, ageing: Ageing, *, now_s: float) -> int:
+def lost_points(position: QueuePosition, job: Standing, ageing: Ageing, *, now_s: float) -> int:
     """Return the points that a job lost by the requeue, as priorities show by now, and never more.
 
     Slurm recomputes all priorities once in ageing.every_s; a change of a job's nice value recomputes only that job's
@@ -80,15 +81,15 @@ def overrun_gpus(turn: Turn, job: Standing, ageing: Ageing, *, now_s: float) -> 
     requeue, as it was before. What is not certain is not restored: a job loses at most ageing.every_s of its age.
 
     Args:
-        turn: Its former queue position.
+        position: Its former queue position.
         job: Its current one.
         ageing: How ages count.
         now_s: Seconds since the epoch.
     """
-    gone = turn.priority - (job.priority + job.nice)
+    gone = position.priority - (job.priority + job.nice)
     if not ageing.basic:
         had = ageing.points(
-            submitted_s=turn.submitted_s, accrues_s=turn.accrues_s, now_s=now_s - ageing.every_s
+            submitted_s=position.submitted_s, accrues_s=position.accrues_s, now_s=now_s - ageing.every_s
         )
         has = ageing.points(submitted_s=job.submitted_s, accrues_s=job.accrues_s, now_s=now_s)
         computed = now_s - job.submitted_s > ageing.every_s + SLACK_S
@@ -96,50 +97,53 @@ def overrun_gpus(turn: Turn, job: Standing, ageing: Ageing, *, now_s: float) -> 
     return max(0, gone)
 
 
-def lifts(
-    turns: Mapping[int, Turn],
+class _Ranked(NamedTuple):
+    """A waiting job and the priority that it has, or gets."""
+
+    job: Standing
+    priority: int
+
+
+def restoring_boosts(
+    positions: Mapping[int, QueuePosition],
     waiting: Collection[Standing],
     boosted: Mapping[int, int],
     ageing: Ageing,
-    meeting: Iterable[Collection[str]],
+    nodes: Iterable[Collection[str]],
     *,
     now_s: float,
 ) -> dict[int, int]:
-    """Return the raise, in points, of each requeued job; held jobs are left out.
+    """Return the boost, in points, that restores the position of each requeued job; held jobs are left out.
 
     Args:
-        turns: The former queue position of each, by job id.
+        positions: The former queue position of each, by job id.
         waiting: All waiting jobs.
         boosted: Points by which each is raised already. A raise by an admin or user since then reduces what is missing.
         ageing: How ages count.
-        meeting: The partitions of each node: only jobs that may share a node have an order.
+        nodes: The partitions of each node: only jobs that may share a node have an order.
         now_s: Seconds since the epoch.
     """
-    requeued = [
-        _requeued(job, turns[job.job_id], boosted.get(job.job_id, 0), ageing, now_s=now_s)
-        for job in waiting
-        if job.job_id in turns and job.priority
-    ]
-    others = [
-        (job, job.priority)
-        for job in waiting
-        if not (job.job_id in turns and job.priority) and job.priority and job.reason not in _CANNOT_START
-    ]
-    nodes = {frozenset(partitions) for partitions in meeting}
-    meet = cache(partial(_meet, nodes))
-    placed: list[tuple[Standing, int]] = []
-    found = {}
-    most_ties = len(waiting) + LEAST
+    may_share_node = cache(partial(_may_share_node, {frozenset(partitions) for partitions in nodes}))
+    requeued, others = [], []
+    for job in waiting:
+        if job.priority and job.job_id in positions:
+            before = positions[job.job_id]
+            requeued.append(_requeued(job, before, boosted.get(job.job_id, 0), ageing, now_s=now_s))
+        elif job.priority and job.reason not in _CANNOT_START:
+            others.append(_Ranked(job, job.priority))
+    behind: list[_Ranked] = []
+    boosts = {}
     for each in sorted(requeued, key=lambda each: each.order):  # from the last position to the first
-        points = _points(
+        related = partial(may_share_node, each.job.partition)
+        priority = _priority_for(
             each,
-            [row for row in others if meet(each.job.partition, row[0].partition)],
-            [row for row in placed if meet(each.job.partition, row[0].partition)],
+            [row for row in others if related(row.job.partition)],
+            [row for row in behind if related(row.job.partition)],
         )
-        placed.append((each.job, points))
-        raised = min(points - each.unboosted, each.missing + most_ties)
-        found[each.job.job_id] = raised if points > LEAST else 0
-    return found
+        behind.append(_Ranked(each.job, priority))
+        most = each.missing + len(waiting) + LEAST  # what it lost, and a point for each tie
+        boosts[each.job.job_id] = min(priority - each.unboosted, most) if priority > LEAST else 0
+    return boosts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,13 +152,13 @@ class _Requeued:
 
     Attributes:
         job: Its current queue position.
-        turn: Its former one.
+        position: Its former one.
         unboosted: Its priority without RAD's boost.
         missing: Points that it lost by the requeue and that nothing else restored.
     """
 
     job: Standing
-    turn: Turn
+    position: QueuePosition
     unboosted: int
     missing: int
 
@@ -166,35 +170,35 @@ class _Requeued:
     @property
     def order(self) -> tuple[int, int, int]:
         """Return a key that sorts by former position, the last one first."""
-        return self.restored, -self.turn.submitted_s, -self.job.job_id
+        return self.restored, -self.position.submitted_s, -self.job.job_id
 
 
-def _requeued(job: Standing, turn: Turn, boosted: int, ageing: Ageing, *, now_s: float) -> _Requeued:
-    raised_by_others = max(0, turn.nice - job.nice - boosted)
-    missing = max(0, overrun_gpus(turn, job, ageing, now_s=now_s) - raised_by_others)
-    return _Requeued(job=job, turn=turn, unboosted=job.priority - boosted, missing=missing)
+def _requeued(
+    job: Standing, position: QueuePosition, boosted: int, ageing: Ageing, *, now_s: float
+) -> _Requeued:
+    raised_by_others = max(0, position.nice - job.nice - boosted)
+    missing = max(0, lost_points(position, job, ageing, now_s=now_s) - raised_by_others)
+    return _Requeued(job=job, position=position, unboosted=job.priority - boosted, missing=missing)
 
 
-def _points(
-    each: _Requeued, others: Iterable[tuple[Standing, int]], placed: Iterable[tuple[Standing, int]]
-) -> int:
+def _priority_for(each: _Requeued, others: Iterable[_Ranked], behind: Iterable[_Ranked]) -> int:
     """Return the priority that a requeued job gets: above the jobs behind its former position, and no higher.
 
     Args:
         each: The job.
-        others: Jobs that were not requeued, with their priorities.
-        placed: Requeued jobs whose former position was behind this one's, with the priorities that they get.
+        others: Jobs that were not requeued.
+        behind: Requeued jobs whose former position was behind this one's, with the priorities that they get.
     """
-    passes = list(placed)
+    passes = list(behind)
     limits = []
-    for other, priority in others:
-        if (-priority, other.submitted_s) < (-each.restored, each.turn.submitted_s):
-            limits.append(priority if _wins_tie(other, each.job) else priority - 1)
+    for other in others:
+        if (-other.priority, other.job.submitted_s) < (-each.restored, each.position.submitted_s):
+            limits.append(other.priority - (not _wins_tie(other.job, each.job)))
         else:
-            passes.append((other, priority))
-    least = max((priority + _wins_tie(other, each.job) for other, priority in passes), default=LEAST)
-    points = min([max(each.restored, least), *limits])
-    return max(points, LEAST, each.unboosted)
+            passes.append(other)
+    least = max((other.priority + _wins_tie(other.job, each.job) for other in passes), default=LEAST)
+    priority = min([max(each.restored, least), *limits])
+    return max(priority, LEAST, each.unboosted)
 
 
 def _wins_tie(other: Standing, job: Standing) -> bool:
@@ -202,7 +206,7 @@ def _wins_tie(other: Standing, job: Standing) -> bool:
     return (other.submitted_s, other.job_id) < (job.submitted_s, job.job_id)
 
 
-def _meet(nodes: Iterable[frozenset[str]], one: str, other: str) -> bool:
+def _may_share_node(nodes: Iterable[frozenset[str]], one: str, other: str) -> bool:
     """Return whether jobs of two lists of partitions may share a node, by the partitions of each."""
     mine, others = set(one.split(",")), set(other.split(","))
     return bool(mine & others) or any(mine & node and others & node for node in nodes)
