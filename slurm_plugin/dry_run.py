@@ -20,8 +20,8 @@ from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.records.submission import GresItem, JobRequest
 from slurm_plugin.directives import head_of
 from slurm_plugin.login.cli_filter import Seen, seen_on_login
-from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.reply import Decided
+from slurm_plugin.radd.protocol.reply import Decided
+from slurm_plugin.radd.submission.prepare import prepared
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.submission.dry_submit import try_submission
 from slurm_plugin.slurm.submission.job_desc import batch_desc

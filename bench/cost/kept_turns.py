@@ -23,7 +23,7 @@ from submit_rate import submit
 from lab.cluster import Cluster
 from lab.place import ClusterSpec, Place, home_of
 from slurm_plugin.core.records.queue_position import QueuePosition
-from slurm_plugin.radd.queue_positions import Ageing, restoring_boosts
+from slurm_plugin.radd.requeued.queue_positions import Ageing, restoring_boosts
 from slurm_plugin.slurm.commands import SlurmCommands
 
 ROOT = Path(__file__).resolve().parents[2]

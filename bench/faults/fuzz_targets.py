@@ -41,10 +41,10 @@ from slurm_plugin.core.text import one_line as short
 from slurm_plugin.core.units import MIB
 from slurm_plugin.monitor.gpus.dcgm import parse_discovery, parse_dmon
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
-from slurm_plugin.radd import lines
-from slurm_plugin.radd.release import Releaser
-from slurm_plugin.radd.reload import Reloader
+from slurm_plugin.radd.protocol import lines
+from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.radd.service import Service
+from slurm_plugin.radd.submission.reload import Reloader
 from slurm_plugin.slurm.files import conf_lines
 from slurm_plugin.slurm.node.hook_env import HookJob
 from slurm_plugin.slurm.queries import accounting, printed

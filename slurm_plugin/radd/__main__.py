@@ -18,14 +18,14 @@ from slurm_plugin.core.entry_point import plain_end
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.logs.daemon_log import log_events, log_to_stderr
 from slurm_plugin.core.process.systemd import inherited_listener, notify
-from slurm_plugin.radd.accounts import AccountsReader
-from slurm_plugin.radd.position_keeper import PositionKeeper
-from slurm_plugin.radd.priority_boosts import PriorityBooster
-from slurm_plugin.radd.release import Releaser
-from slurm_plugin.radd.reload import Reloader
-from slurm_plugin.radd.reply import log_reply
-from slurm_plugin.radd.server import Server
+from slurm_plugin.radd.history.accounts import AccountsReader
+from slurm_plugin.radd.protocol.reply import log_reply
+from slurm_plugin.radd.protocol.server import Server
+from slurm_plugin.radd.requeued.position_keeper import PositionKeeper
+from slurm_plugin.radd.requeued.priority_boosts import PriorityBooster
+from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.radd.service import Service
+from slurm_plugin.radd.submission.reload import Reloader
 from slurm_plugin.slurm.backend import open_control
 from slurm_plugin.slurm.files.conf_files import find_slurm_conf, has_slurmdbd
 from slurm_plugin.slurm.queries.accounting import Accounts

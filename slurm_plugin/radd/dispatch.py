@@ -11,10 +11,10 @@ from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
-from slurm_plugin.radd.messages import Modified, Submitted, modified_from
-from slurm_plugin.radd.reload import Reloader
-from slurm_plugin.radd.reply import VERSION, checked_version
-from slurm_plugin.radd.undecided import Undecided
+from slurm_plugin.radd.protocol.messages import Modified, Submitted, modified_from
+from slurm_plugin.radd.protocol.reply import VERSION, checked_version
+from slurm_plugin.radd.protocol.undecided import Undecided
+from slurm_plugin.radd.submission.reload import Reloader
 from slurm_plugin.slurm.versions import written
 
 log = logging.getLogger("radd")

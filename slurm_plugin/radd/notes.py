@@ -11,10 +11,10 @@ from slurm_plugin.core.comments.signed_comment import verified_booking
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.records.submission import Booking
-from slurm_plugin.radd.history import run_from_note
-from slurm_plugin.radd.messages import Modified
-from slurm_plugin.radd.release import Releaser
-from slurm_plugin.radd.reload import Reloader
+from slurm_plugin.radd.history.peaks import run_from_note
+from slurm_plugin.radd.protocol.messages import Modified
+from slurm_plugin.radd.requeued.release import Releaser
+from slurm_plugin.radd.submission.reload import Reloader
 
 log = logging.getLogger("radd")
 

@@ -9,12 +9,12 @@ from typing import Any
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.history.models import models_path
 from slurm_plugin.radd.dispatch import Dispatcher
+from slurm_plugin.radd.history.models import Models
 from slurm_plugin.radd.inbox import Inbox
-from slurm_plugin.radd.messages import Modified, Submitted
-from slurm_plugin.radd.models import Models
 from slurm_plugin.radd.notes import NoteReader
-from slurm_plugin.radd.release import Releaser
-from slurm_plugin.radd.reload import Reloader
+from slurm_plugin.radd.protocol.messages import Modified, Submitted
+from slurm_plugin.radd.requeued.release import Releaser
+from slurm_plugin.radd.submission.reload import Reloader
 
 
 class Service:

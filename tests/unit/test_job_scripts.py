@@ -12,7 +12,7 @@ from paths import CHECKOUT
 from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.login import cli_filter
-from slurm_plugin.radd.submit import Submission
+from slurm_plugin.radd.submission.submit import Submission
 
 SCRIPTS = sorted((CHECKOUT / "examples").rglob("*.sh"))
 CONFIG = parse_config(

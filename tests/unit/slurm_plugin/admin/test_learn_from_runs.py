@@ -21,8 +21,8 @@ from slurm_plugin.core.history.site_quantiles import LEAST_MODELS
 from slurm_plugin.core.history.site_quantiles_file import gpu_of
 from slurm_plugin.core.records.submission import MemoryEstimate
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.submit import Submission
+from slurm_plugin.radd.submission.prepare import prepared
+from slurm_plugin.radd.submission.submit import Submission
 
 NOW_S = 1e9
 USERS = 4

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from slurm_plugin.core.comments.admin_comment import Note, signed_note
 from slurm_plugin.core.comments.signed_comment import read_comment, signed_booking
 from slurm_plugin.core.records.submission import Booking
-from slurm_plugin.radd.messages import Modified
 from slurm_plugin.radd.notes import signed_in
+from slurm_plugin.radd.protocol.messages import Modified
 
 NOTE = Note(event="recovered", start_in_s=3, restart=1, fault="estimate")
 BOOKING = Booking(kind="shared", memory_bytes=1 << 30, profile_key="ab12")

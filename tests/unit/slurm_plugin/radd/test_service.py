@@ -24,10 +24,11 @@ from slurm_plugin.core.history.runs import Run, from_line, peaks_path, record
 from slurm_plugin.core.process.background import in_background
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.radd import inbox, notes, reload
-from slurm_plugin.radd.release import Releaser
-from slurm_plugin.radd.reload import Reloader
+from slurm_plugin.radd import inbox, notes
+from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.radd.service import Service
+from slurm_plugin.radd.submission import reload
+from slurm_plugin.radd.submission.reload import Reloader
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import NodeView, SlurmControl
 
@@ -251,8 +252,8 @@ def test_the_first_submission_waits_for_no_code_and_no_weights(tmp_path: Path, e
 import sys
 from pathlib import Path
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.radd.release import Releaser
-from slurm_plugin.radd.reload import Reloader
+from slurm_plugin.radd.requeued.release import Releaser
+from slurm_plugin.radd.submission.reload import Reloader
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.commands import SlurmCommands
 SlurmCommands.version = lambda self: (22, 5, 8)

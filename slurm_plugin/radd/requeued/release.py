@@ -18,9 +18,9 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.process.background import in_background
-from slurm_plugin.radd.boost_records import BoostCause
-from slurm_plugin.radd.position_keeper import PositionKeeper
-from slurm_plugin.radd.priority_boosts import PriorityBooster
+from slurm_plugin.radd.requeued.boost_records import BoostCause
+from slurm_plugin.radd.requeued.position_keeper import PositionKeeper
+from slurm_plugin.radd.requeued.priority_boosts import PriorityBooster
 from slurm_plugin.slurm.control import JobChange, SlurmControl, put_off
 
 log = logging.getLogger("radd")

@@ -6,7 +6,7 @@ import pytest
 
 from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.units import GIB
-from slurm_plugin.radd.history import Peaks
+from slurm_plugin.radd.history.peaks import Peaks
 
 
 def record(peaks: Peaks, user_id: int, profile_key: str, peak_bytes: int) -> None:

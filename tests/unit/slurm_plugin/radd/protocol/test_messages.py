@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core.errors import WireError
-from slurm_plugin.radd.messages import Modified, Submitted, modified_from, submitted_from
+from slurm_plugin.radd.protocol.messages import Modified, Submitted, modified_from, submitted_from
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),

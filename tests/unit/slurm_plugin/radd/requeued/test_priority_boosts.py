@@ -8,9 +8,9 @@ from fakes import KEY, FakeClock, FakeSlurm
 
 from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.config.load import Config, PartitionConfig, parse_config
-from slurm_plugin.radd.boost_records import DAY_S, BoostCause, BoostRecord, is_due, record_for
-from slurm_plugin.radd.priority_boosts import PriorityBooster
-from slurm_plugin.radd.release import Releaser
+from slurm_plugin.radd.requeued.boost_records import DAY_S, BoostCause, BoostRecord, is_due, record_for
+from slurm_plugin.radd.requeued.priority_boosts import PriorityBooster
+from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.slurm.control import JobChange, JobView
 
 OURS = BoostCause(fault="estimate", profile_key="ab12")

@@ -15,8 +15,8 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.history.runs import Run, from_line
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.radd.accounts import AGAIN_S, EVERY_S, FIRST_S, MOST_S, AccountsReader
-from slurm_plugin.radd.history import Peaks
+from slurm_plugin.radd.history.accounts import AGAIN_S, EVERY_S, FIRST_S, MOST_S, AccountsReader
+from slurm_plugin.radd.history.peaks import Peaks
 from slurm_plugin.slurm.queries.accounting import Accounts, EndedJob
 
 KEY = bytes(32)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from slurm_plugin.core.config.load import Config, parse_config
-from slurm_plugin.radd.fallback import HOLDS_S, fallback_of
+from slurm_plugin.radd.protocol.fallback import HOLDS_S, fallback_of
 
 
 def config(mode: str = "enforce", **partition: Any) -> Config:

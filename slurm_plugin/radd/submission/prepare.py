@@ -9,7 +9,7 @@ from dataclasses import replace
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.history.site_quantiles_file import read_learned
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.submit import Peaks, Submission
+from slurm_plugin.radd.submission.submit import Peaks, Submission
 from slurm_plugin.slurm.files.conf_files import (
     chosen_after_lua,
     find_slurm_conf,

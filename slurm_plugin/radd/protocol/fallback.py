@@ -17,7 +17,7 @@ from typing import Any
 from slurm_plugin.core.booking.gres_text import GPU_ENVIRONMENT
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.files.atomic import replace_file
-from slurm_plugin.radd.own_files import own_file
+from slurm_plugin.radd.protocol.own_files import own_file
 
 log = logging.getLogger("radd")
 

@@ -16,8 +16,8 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.records.queue_position import QueuePosition
-from slurm_plugin.radd.priority_boosts import PriorityBooster, users_move_priority
-from slurm_plugin.radd.queue_positions import LEAST, Ageing, restoring_boosts
+from slurm_plugin.radd.requeued.priority_boosts import PriorityBooster, users_move_priority
+from slurm_plugin.radd.requeued.queue_positions import LEAST, Ageing, restoring_boosts
 from slurm_plugin.slurm.control import SlurmControl, Standing
 
 log = logging.getLogger("radd")

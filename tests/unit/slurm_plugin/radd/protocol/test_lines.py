@@ -13,7 +13,7 @@ import pytest
 
 from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.errors import WireError
-from slurm_plugin.radd.lines import REPLY_LIMIT, REQUEST_LIMIT, read_line
+from slurm_plugin.radd.protocol.lines import REPLY_LIMIT, REQUEST_LIMIT, read_line
 
 
 def read_after(*parts: bytes, patience_s: float = 30.0, closes: bool = False) -> bytes:

@@ -12,12 +12,12 @@ from slurm_plugin.core.config.last_good import config_in_force
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.history.runs import peaks_path
-from slurm_plugin.radd.fallback import EVERY_S, fallback_of, write_fallback
-from slurm_plugin.radd.history import Peaks
-from slurm_plugin.radd.in_force import SelectParameters, version_of
-from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.standby import Standby
-from slurm_plugin.radd.submit import Submission
+from slurm_plugin.radd.history.peaks import Peaks
+from slurm_plugin.radd.protocol.fallback import EVERY_S, fallback_of, write_fallback
+from slurm_plugin.radd.submission.prepare import prepared
+from slurm_plugin.radd.submission.select_parameters import SelectParameters, version_of
+from slurm_plugin.radd.submission.standby import Standby
+from slurm_plugin.radd.submission.submit import Submission
 from slurm_plugin.slurm.control import SlurmControl
 
 log = logging.getLogger("radd")

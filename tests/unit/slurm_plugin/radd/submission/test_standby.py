@@ -9,7 +9,7 @@ from fakes import FakeClock, FakeSlurm
 
 from slurm_plugin.core.config.load import Config, Paths
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.radd.standby import UNSURE_S, Standby
+from slurm_plugin.radd.submission.standby import UNSURE_S, Standby
 from slurm_plugin.slurm.control import NodeView
 
 OLD, NEW = (22, 5, 8), (24, 11, 5)

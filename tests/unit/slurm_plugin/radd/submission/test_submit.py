@@ -18,9 +18,9 @@ from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.history import Peaks, run_from_note
-from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.submit import Submission
+from slurm_plugin.radd.history.peaks import Peaks, run_from_note
+from slurm_plugin.radd.submission.prepare import prepared
+from slurm_plugin.radd.submission.submit import Submission
 
 KEY = bytes(32)
 SUMMARY = """\

@@ -10,8 +10,8 @@ from fakes import FakeSlurm
 
 from slurm_plugin.core.config.load import Config, Paths
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.radd.in_force import SelectParameters
-from slurm_plugin.radd.prepare import prepared
+from slurm_plugin.radd.submission.prepare import prepared
+from slurm_plugin.radd.submission.select_parameters import SelectParameters
 
 PLAIN = "CR_Core_Memory,LL_SHARED_GRES"
 SPREADS = f"{PLAIN},MULTIPLE_SHARING_GRES_PJ"

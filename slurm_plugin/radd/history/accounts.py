@@ -17,7 +17,7 @@ from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.logs.once import Complaint
 from slurm_plugin.core.process.background import in_background
-from slurm_plugin.radd.history import Peaks, run_from_note
+from slurm_plugin.radd.history.peaks import Peaks, run_from_note
 from slurm_plugin.slurm.queries.accounting import Accounts, EndedJob
 
 log = logging.getLogger("radd")

@@ -12,8 +12,8 @@ from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.comments.admin_comment import Note, read_note
 from slurm_plugin.core.ledger.requeued_jobs import Waiting
 from slurm_plugin.core.process.background import in_background
-from slurm_plugin.radd import release
-from slurm_plugin.radd.release import MOST_SCANNED, PATIENCE_S, YOUNG_S, Releaser
+from slurm_plugin.radd.requeued import release
+from slurm_plugin.radd.requeued.release import MOST_SCANNED, PATIENCE_S, YOUNG_S, Releaser
 from slurm_plugin.slurm.control import JobChange, JobView
 
 RECOVERED = Note(event="recovered", start_in_s=0)

@@ -14,7 +14,7 @@ from slurm_plugin.core.comments.signed_comment import with_profile
 from slurm_plugin.core.history.models import from_lines
 from slurm_plugin.core.records.submission import JobRequest
 from slurm_plugin.directives import profile_of
-from slurm_plugin.radd.models import Models
+from slurm_plugin.radd.history.models import Models
 
 SCRIPT = "#!/bin/sh\n#RAD model=models/resnet50_torchinfo.txt batch_size=32 optimizer=adam\n"
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.radd.reload import Reloader
+from slurm_plugin.radd.submission.reload import Reloader
 
 RAD_TOML = """
 mode = "{mode}"

@@ -20,8 +20,15 @@ from typing import Any
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import ConfigError, RadError
 from slurm_plugin.core.text import one_line
-from slurm_plugin.radd.lines import DEADLINE_S, LONGEST_REFUSAL, encode, message_of, peer_uid, read_line
-from slurm_plugin.radd.own_files import own_file
+from slurm_plugin.radd.protocol.lines import (
+    DEADLINE_S,
+    LONGEST_REFUSAL,
+    encode,
+    message_of,
+    peer_uid,
+    read_line,
+)
+from slurm_plugin.radd.protocol.own_files import own_file
 
 log = logging.getLogger("radd")
 

@@ -12,8 +12,8 @@ import pytest
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import ConfigError, RadError, WireError
-from slurm_plugin.radd.lines import REQUEST_LIMIT
-from slurm_plugin.radd.server import THREADS, Server
+from slurm_plugin.radd.protocol.lines import REQUEST_LIMIT
+from slurm_plugin.radd.protocol.server import THREADS, Server
 
 PATIENCE_S = 5.0
 ME = frozenset({os.getuid()})

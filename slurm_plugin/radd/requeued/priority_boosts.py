@@ -22,7 +22,7 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.files.atomic import replace_file
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
-from slurm_plugin.radd.boost_records import (
+from slurm_plugin.radd.requeued.boost_records import (
     DAY_S,
     BoostCause,
     BoostRecord,

@@ -19,7 +19,7 @@ from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import SlurmError, WireError
-from slurm_plugin.radd.messages import Submitted
+from slurm_plugin.radd.protocol.messages import Submitted
 from slurm_plugin.slurm.control import SlurmControl
 from slurm_plugin.slurm.files.conf_files import controllers_of, find_slurm_conf
 from slurm_plugin.slurm.versions import Version, traits

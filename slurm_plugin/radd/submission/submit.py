@@ -21,8 +21,8 @@ from slurm_plugin.core.history.site_quantiles_file import applied, gpu_of, group
 from slurm_plugin.core.records.submission import JobRequest, MemoryEstimate, Rewrite, UserDirectives
 from slurm_plugin.directives import BEHIND, directives_of, user_directives_of
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.messages import NO_NAME, Submitted, submitted_from
-from slurm_plugin.radd.reply import Decided, Reply, reply_of
+from slurm_plugin.radd.protocol.messages import NO_NAME, Submitted, submitted_from
+from slurm_plugin.radd.protocol.reply import Decided, Reply, reply_of
 
 
 class Peaks(Protocol):

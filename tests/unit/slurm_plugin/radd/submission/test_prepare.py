@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.config.load import parse_config
-from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.submit import Submission
+from slurm_plugin.radd.submission.prepare import prepared
+from slurm_plugin.radd.submission.submit import Submission
 
 SHARDS = "GresTypes=gpu,shard\nSelectType=select/cons_tres\nNodeName=n0 Gres=gpu:2,shard:78\n"
 KEY = b"k" * 32

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core.records.queue_position import QueuePosition
-from slurm_plugin.radd.queue_positions import Ageing, lost_points, restoring_boosts
+from slurm_plugin.radd.requeued.queue_positions import Ageing, lost_points, restoring_boosts
 from slurm_plugin.slurm.control import Standing
 
 NOW_S = 10_000

@@ -12,10 +12,10 @@ from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.config.load import Config, parse_config
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.records.queue_position import QueuePosition
-from slurm_plugin.radd.boost_records import BoostCause
-from slurm_plugin.radd.position_keeper import EVERY_S, PositionKeeper
-from slurm_plugin.radd.priority_boosts import PriorityBooster
-from slurm_plugin.radd.release import Releaser
+from slurm_plugin.radd.requeued.boost_records import BoostCause
+from slurm_plugin.radd.requeued.position_keeper import EVERY_S, PositionKeeper
+from slurm_plugin.radd.requeued.priority_boosts import PriorityBooster
+from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.slurm.control import JobChange, JobView, Standing
 
 WAITS = Standing(
