@@ -15,7 +15,7 @@ from fuzz_targets import Target, mutate
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
 from slurm_plugin.core.records.queue_position import QueuePosition
-from slurm_plugin.simulate.sacct import SACCT_FIELDS, rows_of, separator_of
+from slurm_plugin.simulate.traces.sacct import SACCT_FIELDS, rows_of, separator_of
 from slurm_plugin.slurm import names
 from slurm_plugin.slurm.queries import accounting, job_times, printed, queue, standings
 from slurm_plugin.slurm.queries.columns import Columns, cut, records

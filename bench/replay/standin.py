@@ -15,7 +15,7 @@ from replay.record import Record
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.gpus.simulated_gpus import GpuFullError
-from slurm_plugin.simulate.interference import Load, slowdowns
+from slurm_plugin.simulate.gpus.interference import Load, slowdowns
 
 LOOK_S = 0.5
 """How often it looks who its neighbours are."""

@@ -27,8 +27,8 @@ from replayed import _name
 
 from slurm_plugin.admin.report.check import NEEDED
 from slurm_plugin.admin.report.runs import read_runs
-from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.users import dealt
+from slurm_plugin.simulate.traces.read import read_trace
+from slurm_plugin.simulate.traces.users import dealt
 
 ROWS = [f"{60 * k}.0,vgg3,1,20.0,900" for k in range(20)]
 HEADER = "arrival_s,workload,gpus,duration_min,mem_mib"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from slurm_plugin.monitor.usage import SPARE, UNKNOWN
-from slurm_plugin.simulate.interference import Load, Slowdowns, together
+from slurm_plugin.simulate.gpus.interference import Load, Slowdowns, together
 from slurm_plugin.simulate.progress import Job, Run
 
 STARTS_UP = Load(smact=0.0, busy=0.0)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from slurm_plugin.core.units import from_mib, parse_size
-from slurm_plugin.simulate.trace_job import TraceJob, Unfit
+from slurm_plugin.simulate.traces.job import TraceJob, Unfit
 
 UNREADABLE = "with a separator or a line end in a field"
 _HARD_TO_GUESS = 8

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.simulate.command import simulate
-from slurm_plugin.simulate.interference import LONGEST_SLOWDOWN, Load, slowdowns
+from slurm_plugin.simulate.gpus.interference import LONGEST_SLOWDOWN, Load, slowdowns
 from slurm_plugin.simulate.question import Question
 from slurm_plugin.simulate.scenario import scenario
-from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.users import USERS_PER_ACCOUNT, user_ids, with_users
+from slurm_plugin.simulate.traces.read import read_trace
+from slurm_plugin.simulate.traces.users import USERS_PER_ACCOUNT, user_ids, with_users
 
 HEADER = "arrival_s,workload,gpus,duration_min,mem_mib"
 ROWS = [f"{60 * k},{('vgg3', 'resnet2', 'never measured')[k % 3]},1,{20 + k % 7},900" for k in range(24)]
@@ -122,7 +122,7 @@ def test_jobs_are_dealt_out_to_users_in_accounts(tmp_path: Path) -> None:
 
 
 def test_each_server_takes_its_memory(tmp_path: Path) -> None:
-    from slurm_plugin.simulate.gpu import servers
+    from slurm_plugin.simulate.gpus.gpu import servers
     from slurm_plugin.simulate.progress import Run
 
     jobs = scenario(question(tmp_path, users=3)).jobs

@@ -10,7 +10,7 @@ from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.records.node import Allocation, Demand, Placement
 from slurm_plugin.core.records.submission import BookingKind
 from slurm_plugin.simulate.cluster import Cluster
-from slurm_plugin.simulate.gpu import Gpu, servers
+from slurm_plugin.simulate.gpus.gpu import Gpu, servers
 from slurm_plugin.simulate.progress import Job
 
 

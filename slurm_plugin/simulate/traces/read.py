@@ -12,7 +12,8 @@ from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import MIB
-from slurm_plugin.simulate.sacct import (
+from slurm_plugin.simulate.traces.job import Trace, TraceJob, Unfit
+from slurm_plugin.simulate.traces.sacct import (
     SACCT_COLUMNS,
     SACCT_FIELDS,
     UNREADABLE,
@@ -21,7 +22,6 @@ from slurm_plugin.simulate.sacct import (
     rows_of,
     separator_of,
 )
-from slurm_plugin.simulate.trace_job import Trace, TraceJob, Unfit
 
 MOST = 1e10
 """Upper limit of numbers in a trace: three centuries in seconds."""

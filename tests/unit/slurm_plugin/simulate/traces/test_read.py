@@ -8,9 +8,9 @@ import pytest
 
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import GIB, MIB
-from slurm_plugin.simulate.sacct import SACCT_FIELDS, UNREADABLE
-from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.trace_job import compressed
+from slurm_plugin.simulate.traces.job import compressed
+from slurm_plugin.simulate.traces.read import read_trace
+from slurm_plugin.simulate.traces.sacct import SACCT_FIELDS, UNREADABLE
 
 SACCT = f"""{SACCT_FIELDS.replace(",", "|")}
 7|train|ann|vision|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|cpu=4,gres/gpu=1||

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import CHECKOUT
 
-from slurm_plugin.simulate.interference import (
+from slurm_plugin.simulate.gpus.interference import (
     LONGEST_SLOWDOWN,
     SLICED,
     TYPICAL_KERNEL_S,
@@ -24,7 +24,7 @@ from slurm_plugin.simulate.interference import (
     slowdowns,
     together,
 )
-from slurm_plugin.simulate.workloads import measured
+from slurm_plugin.simulate.traces.workloads import measured
 
 TABLE = CHECKOUT / "gpumemnet" / "data" / "interference_h200.csv"
 RESULTS = CHECKOUT / "tests" / "gpu" / "results" / "h200x2"

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from slurm_plugin.core.records.node import Placement
 from slurm_plugin.guard.overruns import TOLERANCE_BYTES
 from slurm_plugin.simulate.cluster import Cluster
-from slurm_plugin.simulate.gpu import Gpu, servers
-from slurm_plugin.simulate.node import Node
+from slurm_plugin.simulate.gpus.gpu import Gpu, servers
+from slurm_plugin.simulate.gpus.node import Node
 from slurm_plugin.simulate.progress import Job, Run
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from slurm_plugin.core.placement.servers import server_key
 from slurm_plugin.core.records.node import ServerScope
-from slurm_plugin.simulate.trace_job import Trace, TraceJob
+from slurm_plugin.simulate.traces.job import Trace, TraceJob
 
 USERS_PER_ACCOUNT = 4
 """Users that a deal gives one Slurm account: a research group. An assumption, not measured."""

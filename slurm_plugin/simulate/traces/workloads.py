@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from importlib import resources
 
 from slurm_plugin.core.booking.confidence import SHARES
-from slurm_plugin.simulate.interference import TYPICAL_KERNEL_S, Load
-from slurm_plugin.simulate.trace_job import TraceJob
+from slurm_plugin.simulate.gpus.interference import TYPICAL_KERNEL_S, Load
+from slurm_plugin.simulate.traces.job import TraceJob
 
 UNKNOWN = Load(smact=0.39, busy=0.65, duty=1.0)
 """Load of an unknown training: medians of 492 measured ones, and no pause for data."""
@@ -124,5 +124,5 @@ def estimate_errors() -> tuple[EstimateError, ...]:
 
 
 def _rows(name: str) -> list[dict[str, str]]:
-    text = resources.files("slurm_plugin.simulate").joinpath(name).read_text("utf-8")
+    text = resources.files("slurm_plugin.simulate.traces").joinpath(name).read_text("utf-8")
     return list(csv.DictReader(text.splitlines()))
