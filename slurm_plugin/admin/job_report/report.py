@@ -17,8 +17,8 @@ from slurm_plugin.slurm.queries.job_times import JobTimes
 
 INTENSITY = 0.69
 """Share of the SMs that a training keeps busy while its kernels run: the median of simulate/traces/workloads.csv.
-A monitor reports SM activity alone; this converts it to the share of time in which kernels run, which the slowdown model
-needs.
+A monitor reports SM activity alone; this converts it to the share of time in which kernels run, which the slowdown
+model needs.
 """
 
 
