@@ -221,7 +221,7 @@ class Replay:
             server=self.stage.server(self.stage.account(job)),
             mps=HAND_MPS.format(folder=self.stage.mps / self.stage.account(job)) if shares else "",
             python=sys.executable,
-            client=self.stage.source / "bench" / "replay" / "client.py",
+            client=self.stage.source / "bench" / "replay" / "job" / "client.py",
             job=file,
         )
 

@@ -21,10 +21,10 @@ from lab.daemons import wait_until
 from lab.place import ClusterSpec, NodeSpec, Place
 from lab.real_gpus import real_node
 from replay.dies import with_parent
+from replay.job.server import placeholders
 from replay.options import min_age_reserve_s
 from replay.plan import Planned
 from replay.policies import POLICIES, rad_toml
-from replay.server import placeholders
 from replay.users import accounts, make_accounts
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
@@ -130,7 +130,7 @@ class Stage:
         environment = self._python_env() | placeholders() | {"HOME": str(runs), "CUDA_MODULE_LOADING": "LAZY"}
         environment.pop("SLURM_CONF", None)
         log = self._server_log(account).open("wb")
-        argv = [python, "-m", "replay.server", str(self.server(account))]
+        argv = [python, "-m", "replay.job.server", str(self.server(account))]
         argv += ["--stand-in"] * self.options.stand_in
         process = subprocess.Popen(
             argv,

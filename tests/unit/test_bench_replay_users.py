@@ -152,14 +152,16 @@ def test_a_server_of_trainings_runs_each_and_tells_how_it_ended(tmp_path: Path) 
     path, job = tmp_path / "socket", tmp_path / "job.json"
     job.write_text("{}")  # no training: its process says so, and status 1
     environment = dict(os.environ) | {"PYTHONPATH": f"{CHECKOUT / 'bench'}:{CHECKOUT}"}
-    server = subprocess.Popen([sys.executable, "-m", "replay.server", path, "--stand-in"], env=environment)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "replay.job.server", path, "--stand-in"], env=environment
+    )
     try:
         end_s = time.monotonic() + 60.0
         while not path.is_socket():
             assert server.poll() is None and time.monotonic() < end_s
             time.sleep(0.02)
         done = subprocess.run(
-            [sys.executable, "-IS", CHECKOUT / "bench" / "replay" / "client.py", job],
+            [sys.executable, "-IS", CHECKOUT / "bench" / "replay" / "job" / "client.py", job],
             env=environment | {"REPLAY_SERVER": str(path), "SLURM_JOB_ID": "7"},
             capture_output=True,
             text=True,

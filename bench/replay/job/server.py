@@ -1,6 +1,6 @@
 """A warmed-up process that forks one training for each client, so that a job's start-up is not its imports.
 
-    python -m replay.server SOCKET [--stand-in]
+    python -m replay.job.server SOCKET [--stand-in]
 
 A client sends what its training needs, with its own output as open files. The child takes the job's environment as its
 own, /proc's copy of it included, by which monitors tell whose a GPU process is; it ends when its client does.
@@ -38,9 +38,9 @@ def main() -> None:
     """Serve until killed."""
     path, stand_in = sys.argv[1], "--stand-in" in sys.argv
     if stand_in:
-        from replay import standin as backend
+        from replay.job import standin as backend
     else:
-        from replay import training as backend
+        from replay.job import training as backend
 
         backend.warm_up()
     gc.freeze()

@@ -12,8 +12,8 @@ import torch
 from gpu_campaign.training import Training
 
 from gpumemnet.learning.dataset.config import Configuration
-from replay.exchange import EXCHANGES, Replicas
-from replay.record import Loader, Record
+from replay.job.exchange import EXCHANGES, Replicas
+from replay.job.record import Loader, Record
 
 WANTED = (
     "torchvision.models",

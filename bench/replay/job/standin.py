@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from replay.record import Record
+from replay.job.record import Record
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.gpus.simulated_gpus import GpuFullError
