@@ -64,22 +64,13 @@ class AccountsReader:
         if not config.features.history:
             return
         now_s = self._clock.monotonic_s()
-        away_s = 0 if self._looked_s is None else max(0, int(now_s - self._looked_s - 2 * EVERY_S))
-        back_s = FIRST_S if self._looked_s is None else min(AGAIN_S + away_s, MOST_S)
-        ended = {job.job_id: job for job in self._accounts.completed(back_s)}
+        ended = {job.job_id: job for job in self._accounts.completed(look_back_s(self._looked_s, now_s))}
         key = signed_comment.read_key(Path(config.paths.key))
-        notes = {
-            job_id: note
-            for job_id, job in ended.items()
-            if job_id not in self._seen
-            and (note := read_signed(job.admin_comment, job_id=job_id, user_id=job.user_id, key=key))
-            and note.event == "ended"
-            and note.peak_bytes
-        }
+        new = (job for job_id, job in ended.items() if job_id not in self._seen)
+        notes = {job.job_id: note for job in new if (note := peak_note(job, key)) is not None}
         ids = list(notes)
         for first in range(0, len(ids), AT_ONCE):
-            some = ids[first : first + AT_ONCE]
-            for job_id, comment in self._accounts.comments(some).items():
+            for job_id, comment in self._accounts.comments(ids[first : first + AT_ONCE]).items():
                 self._seen.add(job_id)  # first: an error in one must not block the others
                 self._remember(ended[job_id], comment, notes[job_id], config, key)
         self._seen = {job_id for job_id in ended if job_id in self._seen or job_id in notes}
@@ -101,3 +92,30 @@ class AccountsReader:
         except RadError as exc:
             self._complaint.set(str(exc))
         return True
+
+
+def look_back_s(looked_s: float | None, now_s: float) -> int:
+    """Return how far back to look for ended jobs, in seconds.
+
+    Args:
+        looked_s: When accounts were last read, on the monotonic clock; None if never.
+        now_s: The time, on the same clock.
+
+    >>> look_back_s(None, 0.0), look_back_s(0.0, 30.0), look_back_s(0.0, 660.0)
+    (3600, 300, 900)
+    """
+    if looked_s is None:
+        return FIRST_S
+    away_s = max(0, int(now_s - looked_s - 2 * EVERY_S))
+    return min(AGAIN_S + away_s, MOST_S)
+
+
+def peak_note(job: EndedJob, key: bytes) -> Note | None:
+    """Return what an Epilog signed about the peak of a job that has ended; None if there is none.
+
+    Args:
+        job: The job.
+        key: The cluster's key.
+    """
+    note = read_signed(job.admin_comment, job_id=job.job_id, user_id=job.user_id, key=key)
+    return note if note is not None and note.event == "ended" and note.peak_bytes else None

@@ -87,15 +87,13 @@ def record_for(
         records: All recorded boosts.
         now_s: Seconds since the epoch.
     """
-    lately = [
-        record
-        for record in records
-        if record.user_id == job.user_id and record.boost > 0 and now_s - record.time_s < DAY_S
-    ]
-    known = cause.profile_key is not None and cause.profile_key in {record.profile_key for record in lately}
-    has_one = any(record.job_id == job.job_id and not record.returned for record in records)
+    lately = [record for record in records if _counts_for_user(record, job.user_id, now_s)]
     boost = min(settings.recovery_boost, settings.recovery_priority - job.priority)
-    if known or has_one or is_held(job) or boost <= 0 or len(lately) >= settings.boosts_per_day:
+    if boost <= 0 or is_held(job) or len(lately) >= settings.boosts_per_day:
+        return None
+    if any(record.job_id == job.job_id and not record.returned for record in records):
+        return None
+    if cause.profile_key is not None and any(record.profile_key == cause.profile_key for record in lately):
         return None
     return BoostRecord(
         job_id=job.job_id,
@@ -106,6 +104,11 @@ def record_for(
         nice_boosted=job.nice - boost,
         profile_key=cause.profile_key if cause.fault == "estimate" else None,
     )
+
+
+def _counts_for_user(record: BoostRecord, user_id: int, now_s: float) -> bool:
+    """Return whether a record is of a boost that this user got in the last 24 hours."""
+    return record.user_id == user_id and record.boost > 0 and now_s - record.time_s < DAY_S
 
 
 def raised(record: BoostRecord | None, job: Standing, points: int, *, now_s: float) -> BoostRecord | None:

@@ -40,11 +40,7 @@ def prepared(
     Raises:
         ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have.
     """
-    estimator = Estimator.from_config(config)
-    estimator.check()
-    for name, partition in config.partitions.items():
-        for kind, gpu in partition.gpus.items():
-            estimator.on(gpu).check(f"partition.{name}.gpus.{kind}.")
+    estimator = _checked_estimator(config)
     learned = read_learned(config.site_quantiles)
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
     settings = {} if slurm_conf is None else settings_of(slurm_conf)
@@ -64,13 +60,32 @@ def prepared(
         },
         reserves_shards=traits(version).reserves_shards,
         forgets_shards=traits(version).forgets_shards,
-        max_shard_gpus=min(
-            max_shard_gpus_of(version, parameters, node_gres)
-            for parameters in (settings.get("selecttypeparameters", ""), running)
-            if parameters is not None
-        ),
+        max_shard_gpus=_max_shard_gpus(version, settings, running, node_gres),
     )
     return submission, in_the_way
+
+
+def _checked_estimator(config: Config) -> Estimator:
+    """Return the site's estimator, if it can answer for every GPU type in rad.toml.
+
+    Raises:
+        ConfigError: gpumemnet does not have it, or a GPU.
+    """
+    estimator = Estimator.from_config(config)
+    estimator.check()
+    for name, partition in config.partitions.items():
+        for kind, gpu in partition.gpus.items():
+            estimator.on(gpu).check(f"partition.{name}.gpus.{kind}.")
+    return estimator
+
+
+def _max_shard_gpus(
+    version: Version, settings: Mapping[str, str], running: str | None, node_gres: Sequence[str]
+) -> int:
+    """Return on how many GPUs of a node one job may have shards, by slurm.conf and by the running slurmctld."""
+    written = settings.get("selecttypeparameters", "")
+    both = (written,) if running is None else (written, running)
+    return min(max_shard_gpus_of(version, parameters, node_gres) for parameters in both)
 
 
 def _obstacles(
