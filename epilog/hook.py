@@ -22,6 +22,7 @@ from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.config.timed_read import TimelyFile
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.exits import Exit
+from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.requeued_jobs import waiting_jobs
 from slurm_plugin.core.logs.events import EventKind
@@ -58,21 +59,32 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     if node.config.mode == "off" and not node.run.is_dir():
         return Exit.OK  # nothing was begun here
     log = node.log("epilog", job, started_s=started_s)
-    file = node.job_file(job.job_id)
-    refused = file.refusal() is not None or file.unplaced() or is_reported(job, node)
+    silent = _is_silent(job, node)
     if _runs_anew(job, node, log, ask=True):
         return Exit.OK
-    _end_record(job, node, reported=refused or not job.gpu_indices)  # without a Prolog it held nothing
+    _end_record(job, node, reported=silent or not job.gpu_indices)  # without a Prolog it held nothing
     allocation = _release(job, node, log, LOCK_S)
-    if not job.gpu_indices or not node.manages(job.partition):
-        if allocation is not None and allocation.managed:  # its partition was changed while it ran
-            _stop_mps(node.run, job, node.clock, log)
-        forget_job(node.run, job.job_id)
-        return Exit.OK
-    if found.trouble:
-        log.write(EventKind.LAST_GOOD_SETTINGS, found.trouble)
+    if job.gpu_indices and node.manages(job.partition):
+        if found.trouble:
+            log.write(EventKind.LAST_GOOD_SETTINGS, found.trouble)
+        _end_managed(job, node, allocation, log, report=not silent)
+    else:
+        _end_unmanaged(job, node, allocation, log)
+    return Exit.OK
+
+
+def _is_silent(job: HookJob, node: Node) -> bool:
+    """Return whether a run needs no report: it did not start under RAD, or it was reported before."""
+    file = node.job_file(job.job_id)
+    return file.refusal() is not None or file.unplaced() or is_reported(job, node)
+
+
+def _end_managed(
+    job: HookJob, node: Node, allocation: Allocation | None, log: HookLog, *, report: bool
+) -> None:
+    """Report how the run ended and rerun it where that helps; remove what it left; let the next job try."""
     try:
-        if node.config.mode != "off" and not refused:
+        if report and node.config.mode != "off":
             _report(job, node, allocation, log)
         over(job, node, reported=True)
     except (RadError, OSError) as exc:
@@ -84,7 +96,13 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     if node.config.mode == "enforce" and allocation is not None:
         _wake(node, log)
     log.write(EventKind.END)
-    return Exit.OK
+
+
+def _end_unmanaged(job: HookJob, node: Node, allocation: Allocation | None, log: HookLog) -> None:
+    """Remove what a job left that has no GPU, or whose partition rad.toml does not manage (any more)."""
+    if allocation is not None and allocation.managed:  # its partition was changed while it ran
+        _stop_mps(node.run, job, node.clock, log)
+    forget_job(node.run, job.job_id)
 
 
 def _wake(node: Node, log: HookLog) -> None:
@@ -203,16 +221,15 @@ def _stop_mps(run: Path, job: HookJob, clock: Clock, log: HookLog) -> None:
 
 def _report(job: HookJob, node: Node, allocation: Allocation | None, log: HookLog) -> None:
     """Report how the job ended and rerun it where that helps."""
-    config, clock = node.config, node.clock
     usage = read_job(node.run, job.job_id)
     outcome = judge(read_evidence(job, node, allocation=allocation, usage=usage, log=log))
-    settings = config.partition(job.partition)
+    settings = node.config.partition(job.partition)
     quarantine = apart(job, node, allocation, outcome, settings)
     if quarantine:
         outcome = replace(outcome, evidence=quarantine)
     log.write_event(ending_of(outcome))
     try:
-        key = read_key(Path(config.paths.key))
+        key = read_key(Path(node.config.paths.key))
     except ConfigError as exc:
         log.write(EventKind.NO_RECOVERY, str(exc))
         return
@@ -220,18 +237,23 @@ def _report(job: HookJob, node: Node, allocation: Allocation | None, log: HookLo
     if booking is None or settings is None:
         return
     booking = as_held(booking, allocation)
-    run = run_of(job, booking, outcome, usage, now_s=clock.now_s())
-    recovery = next_attempt(booking, outcome, settings) if config.features.recovery else None
+    run = run_of(job, booking, outcome, usage, now_s=node.clock.now_s())
+    recovery = next_attempt(booking, outcome, settings) if node.config.features.recovery else None
     try:
         if recovery is not None:
             _run_again(job, node, recovery, outcome, settings, allocation, key, log)
-        elif config.mode == "enforce":
+        elif node.config.mode == "enforce":
             _note_in_slurm(job, node, booking, outcome, usage, key, why=bool(quarantine))
     except SlurmError as exc:
         log.write(EventKind.NOT_REPORTED, str(exc))
-    if config.features.history:  # first the rerun, then the record: the disk may be full
+    _keep(run, node, log)  # first the rerun, then the record: the disk may be full
+
+
+def _keep(run: Run, node: Node, log: HookLog) -> None:
+    """Add the run to the history, where that is on."""
+    if node.config.features.history:
         try:
-            keep_run(config, run)
+            keep_run(node.config, run)
         except OSError as exc:
             log.write(EventKind.NOT_REPORTED, f"not remembered: {exc}")
 

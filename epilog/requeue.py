@@ -17,6 +17,7 @@ from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.events import Event, EventKind
 from slurm_plugin.core.records.node import Outcome, Recovery
+from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import shards_for
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
 from slurm_plugin.slurm.node.hook_env import HookJob
@@ -57,53 +58,69 @@ def requeue_next_attempt(
         SlurmError: Slurm refused or did not answer.
     """
     view = control.job(job.job_id)
-    if view is None or view.user_id != job.user_id or not view.batch or not view.requeue:
-        return Event(kind=EventKind.NOT_RUN_AGAIN, detail="it may not be requeued")
-    if view.restarts >= MOST_RESTARTS:
-        detail = f"it has been restarted {view.restarts} times"
-        return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
-    version = control.version()
+    never = _never_again(view, job)
+    if view is None or never:
+        return Event(kind=EventKind.NOT_RUN_AGAIN, detail=never)
     available = AvailableGres.of(
-        settings, parse_gres(view.gres), whole_as_gpu=whole_as_gpu(settings, version)
+        settings, parse_gres(view.gres), whole_as_gpu=whole_as_gpu(settings, control.version())
     )
-    if available.type and outcome.least_bytes > available.partition.capacity_bytes:
-        detail = f"it needs more than a GPU of its requested type, {available.type}, has"
-        return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
-    if view.restarts == restart and view.state in _ENDING:
+    if why_not := _too_small(available, outcome) or _too_late(view, restart):
+        return Event(kind=EventKind.NOT_RUN_AGAIN, detail=why_not)
+    if view.restarts == restart:
         control.requeue(job.job_id)
-    elif view.restarts != restart + 1 or view.state not in _WAITING:
-        detail = f"it is {view.state} after {view.restarts} restarts by now"
-        return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
-    delay_s = control.requeue_delay_s()
-    change = _change(view, recovery, outcome, available, delay_s, key, restart=restart + 1)
+    note = _note(view, recovery, outcome, control.requeue_delay_s(), restart=restart + 1, key=key)
+    change = JobChange(
+        admin_comment=signed_note(note, job_id=view.job_id, user_id=view.user_id, key=key),
+        start_in_s=max(START_IN_S, note.start_in_s or 0),
+    )
+    if outcome.kind not in ("victim", "idle"):  # these are rerun unchanged
+        change = _with_request(change, view, recovery.booking, outcome, available, key)
+    return _updated(control, job.job_id, change, recovery.reason)
+
+
+def _never_again(view: JobView | None, job: HookJob) -> str:
+    """Return why no other run of a job is started, whatever its request; "" if one may be."""
+    if view is None or view.user_id != job.user_id or not view.batch or not view.requeue:
+        return "it may not be requeued"
+    if view.restarts >= MOST_RESTARTS:
+        return f"it has been restarted {view.restarts} times"
+    return ""
+
+
+def _too_small(available: AvailableGres, outcome: Outcome) -> str:
+    """Return why no GPU of the type that a job requests is large enough; "" if one is, or it requests no type."""
+    if not available.type or outcome.least_bytes <= available.partition.capacity_bytes:
+        return ""
+    return f"it needs more than a GPU of its requested type, {available.type}, has"
+
+
+def _too_late(view: JobView, restart: int) -> str:
+    """Return why the run that ended is no longer the last one; "" if it is, or this hook requeued it before."""
+    ends = view.restarts == restart and view.state in _ENDING
+    is_requeued = view.restarts == restart + 1 and view.state in _WAITING
+    return "" if ends or is_requeued else f"it is {view.state} after {view.restarts} restarts by now"
+
+
+def _updated(control: SlurmControl, job_id: int, change: JobChange, reason: str) -> Event:
+    """Change the requeued job, without its request if Slurm refuses that, and return the outcome."""
     try:
-        control.update(job.job_id, change)
+        control.update(job_id, change)
     except SlurmError as exc:
         if change.gres is None and change.per_task is None:
             raise
         # Slurm applies all of an update or nothing. Without the count in its comment a job would be rerun forever.
-        control.update(job.job_id, replace(change, gres=None, per_task=None))
-        return Event(
-            kind=EventKind.RUNS_AGAIN,
-            detail=f"{recovery.reason}; but its request could not be changed: {exc}",
-        )
-    return Event(kind=EventKind.RUNS_AGAIN, detail=recovery.reason)
+        control.update(job_id, replace(change, gres=None, per_task=None))
+        reason = f"{reason}; but its request could not be changed: {exc}"
+    return Event(kind=EventKind.RUNS_AGAIN, detail=reason)
 
 
-def _change(
-    view: JobView,
-    recovery: Recovery,
-    outcome: Outcome,
-    available: AvailableGres,
-    delay_s: int,
-    key: bytes,
-    *,
-    restart: int,
-) -> JobChange:
+def _note(
+    view: JobView, recovery: Recovery, outcome: Outcome, delay_s: int, *, restart: int, key: bytes
+) -> Note:
+    """Return the note for radd and for display; reruns because of an MPS server are counted on."""
     before = read_signed(view.admin_comment, job_id=view.job_id, user_id=view.user_id, key=key)
-    victim = outcome.kind == "victim"
-    fault: Fault = "victim" if victim else "estimate"
-    note = Note(
+    fault: Fault = "victim" if outcome.kind == "victim" else "estimate"
+    return Note(
         event="recovered",
         start_in_s=delay_s,
         restart=restart,
@@ -113,32 +130,39 @@ def _change(
         server_ends=outcome.server_ends or (None if before is None else before.server_ends),
         detail=f"{recovery.reason}: {outcome.evidence}",
     )
-    text = signed_note(note, job_id=view.job_id, user_id=view.user_id, key=key)
-    start_in_s = max(START_IN_S, delay_s)
-    if outcome.kind in ("victim", "idle"):
-        return JobChange(admin_comment=text, start_in_s=start_in_s)  # rerun unchanged
-    booking = replace(recovery.booking, changed=True)  # Slurm may take the stamp and refuse the request
+
+
+def _with_request(
+    change: JobChange,
+    view: JobView,
+    booking: Booking,
+    outcome: Outcome,
+    available: AvailableGres,
+    key: bytes,
+) -> JobChange:
+    """Return a change with the request of the next booking, and that booking in the comment."""
     by_task = booking.by_task is not None
-    if by_task:
-        available = replace(
-            available, whole_as_gpu=False
-        )  # Slurm refuses a job that requests shards and GPUs
-    shards = 0
-    if booking.memory_bytes is not None:
-        # Its request beyond its memory covered its compute, and still does.
-        each = booking.shards // booking.gpus
-        shards = max(shards_for(booking.memory_bytes, available.partition.shard_bytes), each)
+    if by_task:  # Slurm refuses a job that requests shards and GPUs
+        available = replace(available, whole_as_gpu=False)
+    shards = _shards(booking, available.partition)
+    booking = replace(booking, changed=True)  # Slurm may take the signed booking and refuse the request
     if shards >= available.partition.shards:  # its GPU type has no larger share
         booking = replace(booking, kind="whole", memory_bytes=None)
-    share = booking.memory_bytes is not None
-    gres = available.share(shards) if share else available.whole(outcome.least_bytes, rerun=True)
-    return JobChange(
+    is_share = booking.memory_bytes is not None
+    gres = available.share(shards) if is_share else available.whole(outcome.least_bytes, rerun=True)
+    return replace(
+        change,
         gres=None if by_task else gres,
         per_task=_per_task(view, gres) if by_task else None,
         comment=with_signed_booking(view.comment, signed_booking(booking, user_id=view.user_id, key=key)),
-        admin_comment=text,
-        start_in_s=start_in_s,
     )
+
+
+def _shards(booking: Booking, partition: PartitionConfig) -> int:
+    """Return the shards of each GPU; 0 without a size. What a request had beyond its memory is for its compute."""
+    if booking.memory_bytes is None:
+        return 0
+    return max(shards_for(booking.memory_bytes, partition.shard_bytes), booking.shards // booking.gpus)
 
 
 def _per_task(view: JobView, gres: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.core.config.load import Config
@@ -39,13 +40,12 @@ def run_of(
         usage: What the monitor saw of it; None if nothing.
         now_s: Seconds since the epoch.
     """
-    learned = outcome.kind == "ok" and outcome.peak_bytes is not None and booking.profile_key is not None
-    missed = outcome.kind == "overrun" or (outcome.kind == "gpu-oom" and outcome.corroborated)
-    return Run(
+    shows_need = _shows_need(outcome, booking)
+    run = Run(
         user_id=job.user_id,
         peak_bytes=outcome.peak_bytes,
-        profile_key=booking.profile_key if learned else None,  # a run cut short shows no need
-        missed_key=booking.profile_key if missed else None,
+        profile_key=booking.profile_key if shows_need else None,
+        missed_key=booking.profile_key if _missed_estimate(outcome) else None,
         job_id=job.job_id,
         restart=job.restart,
         time_s=round(now_s, 3),
@@ -54,14 +54,31 @@ def run_of(
         estimate_bytes=booking.estimate_bytes,
         booked_bytes=booking.memory_bytes,
         cap_bytes=booking.cap_bytes,
-        mean_smact=usage.mean_smact if usage else None,
-        p95_smact=usage.p95_smact if usage else None,
-        energy_j=usage.energy_j if usage else None,
-        start_s=usage.first_s if usage else None,
         node=job.node or None,
-        smact=activity_of(usage) if learned else None,
-        gpus=usage.gpus if usage else (),
+        smact=activity_of(usage) if shows_need else None,
         processes=booking.processes,
+    )
+    return run if usage is None else _with_usage(run, usage)
+
+
+def _shows_need(outcome: Outcome, booking: Booking) -> bool:
+    """Return whether a run shows what its model needs; one that was cut short does not."""
+    return outcome.kind == "ok" and outcome.peak_bytes is not None and booking.profile_key is not None
+
+
+def _missed_estimate(outcome: Outcome) -> bool:
+    """Return whether a run shows that it was estimated too small."""
+    return outcome.kind == "overrun" or (outcome.kind == "gpu-oom" and outcome.corroborated)
+
+
+def _with_usage(run: Run, usage: JobUsage) -> Run:
+    return replace(
+        run,
+        mean_smact=usage.mean_smact,
+        p95_smact=usage.p95_smact,
+        energy_j=usage.energy_j,
+        start_s=usage.first_s,
+        gpus=usage.gpus,
     )
 
 

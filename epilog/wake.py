@@ -72,7 +72,7 @@ def _comment_for(view: JobView, waiting: Waiting, *, left_s: int, key: bytes | N
         event="woken",
         start_in_s=left_s,
         restart=waiting.restart,
-        turn=before.turn if before is not None and before.restart == waiting.restart else None,
+        position=before.position if before is not None and before.restart == waiting.restart else None,
         server_ends=before.server_ends if before is not None else None,
         detail="a GPU is free again",
     )

@@ -14,7 +14,7 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.ledger.requeued_jobs import Lack, Waiting, begin_waiting
 from slurm_plugin.core.logs.events import Event, EventKind
 from slurm_plugin.core.records.node import Demand, Placement
-from slurm_plugin.core.records.queue_position import Turn
+from slurm_plugin.core.records.queue_position import QueuePosition
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobChange, SlurmControl, Standing
@@ -77,7 +77,7 @@ def requeue(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack |
             event="requeued",
             start_in_s=delay_s,
             restart=job.restart + 1,
-            turn=None if seen is None else turn_of(seen, before, restart=job.restart),
+            position=None if seen is None else position_of(seen, before, restart=job.restart),
             server_ends=None if before is None else before.server_ends,
             detail=reason,
         )
@@ -102,7 +102,7 @@ def _before(seen: Standing, job: HookJob, key: bytes | None) -> Note | None:
     return read_signed(seen.admin_comment, job_id=job.job_id, user_id=job.user_id, key=key)
 
 
-def turn_of(seen: Standing, before: Note | None, *, restart: int) -> Turn | None:
+def position_of(seen: Standing, before: Note | None, *, restart: int) -> QueuePosition | None:
     """Return the queue position of a job that is being requeued; None if Slurm does not report it.
 
     A job that was requeued before keeps the position that it had then.
@@ -114,9 +114,9 @@ def turn_of(seen: Standing, before: Note | None, *, restart: int) -> Turn | None
     """
     if seen.state == "PENDING" or seen.priority + seen.nice < 0:
         return None
-    if before is not None and before.turn is not None and before.restart == restart:
-        return before.turn
-    return Turn(
+    if before is not None and before.position is not None and before.restart == restart:
+        return before.position
+    return QueuePosition(
         submitted_s=seen.submitted_s,
         accrues_s=seen.accrues_s,
         priority=seen.priority + seen.nice,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,54 +52,72 @@ def main() -> int:
 
 
 def _work(job_id: int, title: bytes, undone: int) -> int:
-    """Print the Prolog's variables for the tasks of a job."""
+    """Print the Prolog's variables for the tasks of a job, or why they do not start."""
     try:
         config = config_in_force(Path(config_path(sys.argv))).config
         file = JobFile(Path(config.paths.run), job_id)
-        refusal = file.refusal()
-        if refusal is None and file.unplaced() and goes_back(job_id, config, os.environ):
-            refusal = "its Prolog was killed, and the job is requeued"
         is_script = is_batch_script(os.environ, title)
-        if refusal is None and without_prolog(job_id, config, os.environ, is_script=is_script):
-            back = requeued(job_id, os.environ, most=MOST_TIMES)
-            refusal = f"{WHY}; {'the job is requeued' if back else 'resubmit it'}"
+        refusal = _not_placed(job_id, file, config, is_script=is_script)
         if refusal is not None:
             print(f"print RAD: the job did not start on {os.uname().nodename}: {refusal}")
             return Exit.REFUSED
         variables = file.variables()
-        booked = variables.get("RAD_SHARDS", "")
-        problem = mismatch(os.environ, booked) if is_script else None
-        if problem is not None and not has_booked(job_id, booked, config):
-            earlier = of_an_earlier_job(file, job_id, booked, config)
-            back = earlier and requeued(job_id, os.environ, most=1)
-            print(
-                f"print RAD: {problem}; {'the job is requeued' if back else 'cancel the job and resubmit it'}"
-            )
+        problem = _not_as_booked(job_id, file, variables, config) if is_script else None
+        if problem is not None:
+            print(f"print RAD: {problem}")
             return Exit.REFUSED
-        for name in inherited(os.environ, job_id=job_id, run=Path(config.paths.run)):
-            print(f"unset {name}")
-        counts = typed_counts(os.environ) if is_script else {}
-        for name in counts:
-            print(f"unset RAD_TYPED_{name}")  # a job submitted from this one has other counts
-        if file.exists():  # an unplaced job runs without RAD
-            for name in blank_variables(os.environ):
-                print(f"unset {name}")
-            changes: dict[str, str | None] = {**task_variables(variables, os.environ)}
-            changes |= without_mps(variables)
-            if is_script:
-                changes |= script_variables(variables, os.environ)
-            else:
-                changes |= unnamed_gpu(variables, os.environ)
-            if counts and _rewrites_steps(config):
-                changes |= counts
-            for name, value in changes.items():
-                print(f"unset {name}" if value is None else f"export {name}={value}")
+        for name, value in _changes(job_id, file, variables, config, is_script=is_script):
+            print(f"unset {name}" if value is None else f"export {name}={value}")
         sys.stdout.flush()  # Slurm may not answer what follows
         if is_script and (before := earlier_end(job_id, config, os.environ)):
             print(f"print RAD: {before}")
     except Exception:  # noqa: BLE001 - the task must start whatever happens here
         return undone
     return Exit.OK
+
+
+def _not_placed(job_id: int, file: JobFile, config: Config, *, is_script: bool) -> str | None:
+    """Return why no task of this run starts; None if they may."""
+    refusal = file.refusal()
+    if refusal is not None:
+        return refusal
+    if file.unplaced() and goes_back(job_id, config, os.environ):
+        return "its Prolog was killed, and the job is requeued"
+    if without_prolog(job_id, config, os.environ, is_script=is_script):
+        back = requeued(job_id, os.environ, most=MOST_TIMES)
+        return f"{WHY}; {'the job is requeued' if back else 'resubmit it'}"
+    return None
+
+
+def _not_as_booked(job_id: int, file: JobFile, variables: Mapping[str, str], config: Config) -> str | None:
+    """Return why a batch script must not start with its booking, and what follows; None if nothing contradicts it."""
+    booked = variables.get("RAD_SHARDS", "")
+    problem = mismatch(os.environ, booked)
+    if problem is None or has_booked(job_id, booked, config):
+        return None
+    back = of_an_earlier_job(file, job_id, booked, config) and requeued(job_id, os.environ, most=1)
+    return f"{problem}; {'the job is requeued' if back else 'cancel the job and resubmit it'}"
+
+
+def _changes(
+    job_id: int, file: JobFile, variables: Mapping[str, str], config: Config, *, is_script: bool
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the variables of the task that change, in the order in which Slurm must see them; None unsets one."""
+    for name in inherited(os.environ, job_id=job_id, run=Path(config.paths.run)):
+        yield name, None
+    counts = typed_counts(os.environ) if is_script else {}
+    for name in counts:
+        yield f"RAD_TYPED_{name}", None  # a job submitted from this one has other counts
+    if not file.exists():  # an unplaced job runs without RAD
+        return
+    for name in blank_variables(os.environ):
+        yield name, None
+    changes: dict[str, str | None] = {**task_variables(variables, os.environ)}
+    changes |= without_mps(variables)
+    changes |= script_variables(variables, os.environ) if is_script else unnamed_gpu(variables, os.environ)
+    if counts and _rewrites_steps(config):
+        changes |= counts
+    yield from changes.items()
 
 
 def earlier_end(job_id: int, config: Config, task: Mapping[str, str]) -> str:

@@ -13,7 +13,6 @@ from gpumemnet.directives.meant import no_summary
 from gpumemnet.directives.parse import MARK, Directives, parse_comment, parse_script
 from gpumemnet.errors import GpuMemNetError, lines_of
 from gpumemnet.names import MpsServer, Policy
-from slurm_plugin.core.comments.signed_comment import profile_in, user_words
 from slurm_plugin.core.errors import EstimateError
 from slurm_plugin.core.records.submission import UserDirectives
 
@@ -50,19 +49,19 @@ def head_of(script: bytes) -> tuple[str, bool]:
     return head.decode(errors="replace"), f"\n{MARK}".encode() in script[max(len(head) - 1, 0) :]
 
 
-def directives_of(script: str | None, script_name: str, comment: str) -> Directives | None:
+def directives_of(script: str | None, script_name: str, words: str) -> Directives | None:
     """Return the user's directives; a `rad:` comment replaces the script's #RAD lines.
 
     Args:
         script: The start of the job script; None if there is none to read.
         script_name: Its path, for messages.
-        comment: The job's comment.
+        words: The user's text in the job's comment.
 
     Raises:
         EstimateError: They are malformed; the text names file, line and fix.
     """
     try:
-        any_stated = parse_comment(user_words(comment))
+        any_stated = parse_comment(words)
         return any_stated or (parse_script(script, script_name) if script else None)
     except GpuMemNetError as exc:
         lines = lines_of(exc)
@@ -72,14 +71,13 @@ def directives_of(script: str | None, script_name: str, comment: str) -> Directi
         raise EstimateError(*lines) from exc
 
 
-def user_directives_of(directives: Directives | None, comment: str) -> UserDirectives:
-    """Return the user's requirements, with the profile that the login node added to the comment.
+def user_directives_of(directives: Directives | None, profile: str | None) -> UserDirectives:
+    """Return the user's requirements.
 
     Args:
         directives: The user's directives; None if there are none.
-        comment: The job's comment.
+        profile: The model profile that the login node added to the comment; None without one.
     """
-    profile = profile_in(comment)
     if directives is None:
         return UserDirectives(profile=profile)
     return UserDirectives(

@@ -20,8 +20,8 @@ from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.records.submission import GresItem, JobRequest
 from slurm_plugin.directives import head_of
 from slurm_plugin.login.cli_filter import Seen, seen_on_login
-from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.reply import Decided
+from slurm_plugin.radd.protocol.reply import Decided
+from slurm_plugin.radd.submission.prepare import prepared
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.submission.dry_submit import try_submission
 from slurm_plugin.slurm.submission.job_desc import batch_desc
@@ -145,7 +145,7 @@ class DryRun:
         )
         name = None if job.path is None else str(self._folder / job.path)  # as passed on by sbatch
         message = {**desc, "script": head, "script_goes_on": goes_on, "script_name": name}
-        decided = self._submission.decided(message)
+        decided = self._submission.decided(self._submission.parsed(message))
         return (Seen() if config.mode == "observe" else seen), decided
 
 

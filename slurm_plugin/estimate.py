@@ -1,6 +1,6 @@
 """Estimate a job's need from its profile, or from what its user states.
 
-This is RAD's interface to gpumemnet's estimators; said.py is the one to its readers. Nothing here opens a file.
+This is RAD's interface to gpumemnet's estimators; directives.py is the one to its readers. Nothing here opens a file.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from gpumemnet.names import Family, Optimizer, Precision, Source
 from gpumemnet.profile.record import VERSION as PROFILE_VERSION
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.booking.confidence import SHARES
-from slurm_plugin.core.comments.signed_comment import profile_in
 from slurm_plugin.core.config.load import Config, GpuType
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.history.models import Model, name_of
-from slurm_plugin.core.records.submission import MemoryEstimate, UserDirectives
+from slurm_plugin.core.records.submission import JobRequest, MemoryEstimate, UserDirectives
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.directives import directives_of
 
@@ -141,21 +140,21 @@ class Estimator:
         )
 
 
-def model_of(script: str | None, comment: str, *, user_id: int, now_s: float) -> Model | None:
+def model_of(request: JobRequest, *, now_s: float) -> Model | None:
     """Return the model behind a submission's profile; None if it has no profile, or names no model.
 
     Args:
-        script: The start of the job script, or None.
-        comment: The job's comment, with the profile that the login node put there.
-        user_id: The submitting user.
+        request: The submission.
         now_s: Seconds since the epoch.
 
     Raises:
         EstimateError: The user's directives are malformed.
     """
-    text = profile_in(comment)
-    directives = None if text is None else directives_of(script, "job script", comment)
-    if text is None or directives is None or directives.model is None:
+    text = request.comment.profile
+    if text is None:
+        return None
+    directives = directives_of(request.script, "job script", request.comment.words)
+    if directives is None or directives.model is None:
         return None
     try:
         profile = ModelProfile.from_text(text)
@@ -163,7 +162,7 @@ def model_of(script: str | None, comment: str, *, user_id: int, now_s: float) ->
         raise EstimateError(str(exc)) from exc
     return Model(
         profile=profile.key,
-        user=user_id,
+        user=request.user_id,
         time_s=round(now_s, 3),
         name=name_of(directives.model),
         family=profile.family.value,

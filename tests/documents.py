@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from paths import CHECKOUT
 
-from slurm_plugin.simulate.sacct import SACCT_FIELDS
+from slurm_plugin.simulate.traces.sacct import SACCT_FIELDS
 
 _BLOCK = re.compile(r"(?m)^(?P<in> *)```(?P<kind>\w*)\n(?P<text>(?s:.*?))^(?P=in)```$")
 _INDENTED = re.compile(r"(?m)(?:^(?: {4,}\S.*)?\n)*^ {4,}\S.*$")

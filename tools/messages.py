@@ -119,7 +119,7 @@ PARTS = (
     Part(
         title="Other messages to a job's user",
         intro="At submission, or at its start.",
-        files=("slurm_plugin/radd/*.py", "slurm_plugin/login/cli_filter.py", "prolog/*.py", "epilog/*.py"),
+        files=("slurm_plugin/radd/**/*.py", "slurm_plugin/login/cli_filter.py", "prolog/*.py", "epilog/*.py"),
         calls=("RAD: ",),
     ),
     Part(
@@ -165,7 +165,7 @@ PARTS = (
     Part(
         title="radd's log",
         intro="One line each, with the time and the level; `submit` and `change` show the decision as key=value pairs.",
-        files=("slurm_plugin/radd/*.py",),
+        files=("slurm_plugin/radd/**/*.py",),
         calls=("info", "warning", "error", "exception"),
     ),
     Part(

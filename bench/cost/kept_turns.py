@@ -1,4 +1,4 @@
-"""What it costs to keep the turns of jobs that were put back, on a cluster where many jobs wait: once in ten seconds.
+"""What it costs to restore the queue positions of requeued jobs where many jobs wait: once in ten seconds.
 
     PYTHONPATH=. python bench/cost/kept_turns.py [--jobs 10000]      (as root, after `make setup`)
 
@@ -22,8 +22,8 @@ from submit_rate import submit
 
 from lab.cluster import Cluster
 from lab.place import ClusterSpec, Place, home_of
-from slurm_plugin.core.records.queue_position import Turn
-from slurm_plugin.radd.turns import Ageing, lifts
+from slurm_plugin.core.records.queue_position import QueuePosition
+from slurm_plugin.radd.requeued.queue_positions import Ageing, restoring_boosts
 from slurm_plugin.slurm.commands import SlurmCommands
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=10_000)
     options = parser.parse_args()
     home, _ = home_of(ROOT)
-    cluster = Cluster(Place(root=home / "turns", venv=home / "venv"))
+    cluster = Cluster(Place(root=home / "positions", venv=home / "venv"))
     spec = ClusterSpec(ours=False, slurm_conf=(f"MaxJobCount={2 * options.jobs}",))
     try:
         cluster.up(spec)
@@ -65,13 +65,15 @@ def _measure(cluster: Cluster) -> None:
     ageing, now_s = Ageing.from_config(config), time.time()
     first = max(job.priority for job in waiting)
     stood = {
-        job.job_id: Turn(submitted_s=job.submitted_s, accrues_s=job.accrues_s, priority=first)
+        job.job_id: QueuePosition(submitted_s=job.submitted_s, accrues_s=job.accrues_s, priority=first)
         for job in waiting
     }
-    meeting = [node.partitions for node in nodes]
+    on_nodes = [node.partitions for node in nodes]
     for many in KEPT:
-        turns = dict(list(stood.items())[-many:])
-        took_s, found = _median(partial(lifts, turns, waiting, {}, ageing, meeting, now_s=now_s))
+        positions = dict(list(stood.items())[-many:])
+        took_s, found = _median(
+            partial(restoring_boosts, positions, waiting, {}, ageing, on_nodes, now_s=now_s)
+        )
         print(f"{took_s:.3f} s to compute by how much {many} of them are raised ({len(found)})")
 
 

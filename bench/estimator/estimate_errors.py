@@ -1,6 +1,6 @@
 """How far our estimates are from the need: each of their numbers over the measured peak, for `rad simulate`.
 
-    python bench/estimator/estimate_errors.py > slurm_plugin/simulate/estimate_errors.csv
+    python bench/estimator/estimate_errors.py > slurm_plugin/simulate/traces/estimate_errors.csv
 
 One line for each held-out run that has a torchinfo text; nothing is trained or tuned on them.
 """

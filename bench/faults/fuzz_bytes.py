@@ -14,8 +14,8 @@ from fuzz_targets import Target, mutate
 
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
-from slurm_plugin.core.records.queue_position import Turn
-from slurm_plugin.simulate.sacct import SACCT_FIELDS, rows_of, separator_of
+from slurm_plugin.core.records.queue_position import QueuePosition
+from slurm_plugin.simulate.traces.sacct import SACCT_FIELDS, rows_of, separator_of
 from slurm_plugin.slurm import names
 from slurm_plugin.slurm.queries import accounting, job_times, printed, queue, standings
 from slurm_plugin.slurm.queries.columns import Columns, cut, records
@@ -162,8 +162,8 @@ def lines() -> Target:
 
 def notes() -> Target:
     """Notes in AdminComment that were changed, or copied from another job or owner."""
-    turn = Turn(submitted_s=1795463013, accrues_s=1795463013, priority=4294901758)
-    true = Note(event="requeued", start_in_s=15, restart=1, turn=turn, detail="no idle GPU")
+    position = QueuePosition(submitted_s=1795463013, accrues_s=1795463013, priority=4294901758)
+    true = Note(event="requeued", start_in_s=15, restart=1, position=position, detail="no idle GPU")
     texts = tuple(
         signed_note(true, job_id=job_id, user_id=user_id, key=KEY)
         for job_id, user_id in ((7, NEIGHBOUR), (8, NEIGHBOUR), (7, HOSTILE))

@@ -41,9 +41,10 @@ from slurm_plugin.core.text import one_line as short
 from slurm_plugin.core.units import MIB
 from slurm_plugin.monitor.gpus.dcgm import parse_discovery, parse_dmon
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
-from slurm_plugin.radd import lines
-from slurm_plugin.radd.release import Releaser
+from slurm_plugin.radd.protocol import lines
+from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.radd.service import Service
+from slurm_plugin.radd.submission.reload import Reloader
 from slurm_plugin.slurm.files import conf_lines
 from slurm_plugin.slurm.node.hook_env import HookJob
 from slurm_plugin.slurm.queries import accounting, printed
@@ -166,7 +167,9 @@ def _service() -> Service:
         "[partition.gpu]\ncollocate = true\ngpu_memory_mib = 40360\nshards_per_gpu = 39\n"
     )
     slurm: Any = _NoSlurm()
-    return Service(folder / "rad.toml", slurm, Releaser(slurm, SystemClock(), key=lambda: bytes(32)))
+    clock = SystemClock()
+    releaser = Releaser(slurm, clock, key=lambda: bytes(32))
+    return Service(Reloader(folder / "rad.toml", slurm, clock), releaser, clock)
 
 
 _MESSAGES: tuple[dict[str, Any], ...] = (

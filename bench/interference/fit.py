@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from slurm_plugin.simulate import interference
+from slurm_plugin.simulate.gpus import interference
 
 TABLE = Path(__file__).resolve().parents[2] / "gpumemnet/data/interference_h200.csv"
 HALVINGS = 44
@@ -81,7 +81,7 @@ def read(sharing: str) -> Groups:
 
 
 def predict(theta: Floats, groups: Groups) -> Floats:
-    """Return slowdowns by the model of `slurm_plugin.simulate.interference`; theta: CROWDING, SHORTNESS."""
+    """Return slowdowns by the model of `slurm_plugin.simulate.gpus.interference`; theta: CROWDING, SHORTNESS."""
     crowding, shortness = np.abs(theta)
     work = groups.busy * groups.intensity
     total = work.sum(1, keepdims=True)

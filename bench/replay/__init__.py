@@ -2,9 +2,10 @@
 
     plan       the trace's jobs: when, how many steps, how fast the loader, which limit
     policies   how a policy asks Slurm, and what of ours runs
-    server     a warmed-up process that forks trainings, so that imports do not count
-    client     what a job's script starts: hands environment and output to the server, ends as the training did
-    training   steps on GPUs, or (standin) on simulated cards; writes when each step ended
+    job/       what runs inside a job:
+      client     what its script starts: hands environment and output to the server, ends as the training did
+      server     a warmed-up process that forks trainings, so that imports do not count
+      training   steps on GPUs, or (standin) on simulated cards; writes when each step ended
     watch      memory, SM activity and power of every card over time
     stage      a private Slurm, MPS and the server of trainings: all that a run stands on
     run        submits, waits until all have ended or nothing happens any more (stuck), collects

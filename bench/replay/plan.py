@@ -11,10 +11,10 @@ from typing import Any
 from replay.users import USERS
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.simulate.jobs import LEAST_LIMIT_S, LIMIT_FACTOR
-from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.trace_job import compressed
-from slurm_plugin.simulate.users import dealt
-from slurm_plugin.simulate.workloads import load_of, measured
+from slurm_plugin.simulate.traces.job import compressed
+from slurm_plugin.simulate.traces.read import read_trace
+from slurm_plugin.simulate.traces.users import dealt
+from slurm_plugin.simulate.traces.workloads import load_of, measured
 
 UNKNOWN_STEP_S = 0.04
 """Of a workload that was never measured: the median of those that were. Only who does not train may take it."""

@@ -224,7 +224,11 @@ class Replay:
             server=self.stage.server(self.stage.account(job)),
             mps=HAND_MPS.format(folder=self.stage.mps / self.stage.account(job)) if shares else "",
             python=sys.executable,
-            client=self.stage.source / "bench" / "replay" / ("fault.py" if job.faults else "client.py"),
+            client=self.stage.source
+            / "bench"
+            / "replay"
+            / "job"
+            / ("fault.py" if job.faults else "client.py"),
             job=file,
         )
 

@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from slurm_plugin.simulate.traces.users import account_of
+
 from gpumemnet.estimators.registry import ESTIMATORS
 from lab.cluster import Cluster
 from lab.daemons import wait_until
@@ -23,14 +25,13 @@ from lab.place import ClusterSpec, NodeSpec, Place
 from lab.real_gpus import real_node
 from lab.simulated_mps import end_server
 from replay.dies import with_parent
+from replay.job.server import placeholders
 from replay.options import min_age_reserve_s
 from replay.plan import Planned
 from replay.policies import POLICIES, rad_toml
-from replay.server import placeholders
 from replay.users import accounts, make_accounts
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
-from slurm_plugin.simulate.users import account_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = ("bench/replay", "bench/gpu_campaign", "gpumemnet", "slurm_plugin")
@@ -102,7 +103,7 @@ class Stage:
         for name in SOURCES:
             skip = shutil.ignore_patterns("__pycache__")
             shutil.copytree(CHECKOUT / name, self.source / name, ignore=skip)
-        shutil.copy(CHECKOUT / "tests" / "gpu" / "cuda_client.py", self.source / "bench" / "replay")
+        shutil.copy(CHECKOUT / "tests" / "gpu" / "cuda_client.py", self.source / "bench" / "replay" / "job")
         make_accounts(self.accounts)
         servers = {name: self._start_server(name) for name in self.accounts}  # their imports take the longest
         known = self._describe(names)
@@ -146,7 +147,7 @@ class Stage:
         environment = self._python_env() | placeholders() | {"HOME": str(runs), "CUDA_MODULE_LOADING": "LAZY"}
         environment.pop("SLURM_CONF", None)
         log = self._server_log(account).open("wb")
-        argv = [python, "-m", "replay.server", str(self.server(account))]
+        argv = [python, "-m", "replay.job.server", str(self.server(account))]
         argv += ["--stand-in"] * self.options.stand_in
         process = subprocess.Popen(
             argv,

@@ -6,8 +6,8 @@ import argparse
 import pwd
 import subprocess
 
-from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.users import Dealt, dealt
+from slurm_plugin.simulate.traces.read import read_trace
+from slurm_plugin.simulate.traces.users import Dealt, dealt
 
 USERS = 6
 """Of a trace that names none: on a cluster a job's neighbours are strangers."""

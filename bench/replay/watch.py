@@ -13,7 +13,7 @@ from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.gpus.telemetry import Telemetry
-from slurm_plugin.simulate.interference import power_w
+from slurm_plugin.simulate.gpus.interference import power_w
 
 EVERY_S = 0.5
 LEAST_SMACT = 0.002

@@ -34,13 +34,13 @@ from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import from_mib, shards_for
 from slurm_plugin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.simulate.engine import Engine
-from slurm_plugin.simulate.interference import Load
+from slurm_plugin.simulate.gpus.interference import Load
 from slurm_plugin.simulate.metrics import metrics
 from slurm_plugin.simulate.progress import Job
 from slurm_plugin.simulate.result import Result
-from slurm_plugin.simulate.trace_job import TraceJob
-from slurm_plugin.simulate.users import FIRST_USER_ID
-from slurm_plugin.simulate.workloads import measured
+from slurm_plugin.simulate.traces.job import TraceJob
+from slurm_plugin.simulate.traces.users import FIRST_USER_ID
+from slurm_plugin.simulate.traces.workloads import measured
 from slurm_plugin.slurm.queries.printed import parse_version
 from slurm_plugin.slurm.versions import NEWEST, Version, requeue_delay_s
 

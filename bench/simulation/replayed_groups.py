@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.admin.report.runs import run_record
-from slurm_plugin.simulate.interference import TYPICAL_KERNEL_S, Load, slowdowns, together
+from slurm_plugin.simulate.gpus.interference import TYPICAL_KERNEL_S, Load, slowdowns, together
 from slurm_plugin.simulate.metrics import quantile
-from slurm_plugin.simulate.workloads import measured
+from slurm_plugin.simulate.traces.workloads import measured
 
 LEAST_S = 3.0
 SMALL = 0.6

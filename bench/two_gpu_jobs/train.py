@@ -11,7 +11,7 @@ import time
 import torch
 import torch.distributed as dist
 from gpu_campaign.training import Training
-from replay.training import step_all
+from replay.job.training import step_all
 from replay.workloads import config_of
 
 from gpumemnet.learning.dataset.config import Configuration

@@ -60,16 +60,9 @@ def split(text: str, separators: str, place: Place) -> Iterator[str]:
     """
     word, quote, started, escaped = "", "", False, False
     for letter in text:
-        if escaped:
-            word += letter if letter in '"\\' else f"\\{letter}"
-            escaped = False
-        elif quote:
-            if letter == quote:
-                quote = ""
-            elif letter == "\\" and quote == '"':
-                escaped = True
-            else:
-                word += letter
+        if quote:
+            piece, quote, escaped = _quoted(letter, quote, escaped)
+            word += piece
         elif letter in "'\"":
             quote, started = letter, True
         elif letter in separators:
@@ -85,3 +78,14 @@ def split(text: str, separators: str, place: Place) -> Iterator[str]:
         raise place.error("a quote is not closed", f"add the missing {quote}")
     if started:
         yield word
+
+
+def _quoted(letter: str, quote: str, escaped: bool) -> tuple[str, str, bool]:
+    """Return what a letter inside quotes adds, the quote that is still open, and whether the next letter is escaped."""
+    if escaped:
+        return letter if letter in '"\\' else f"\\{letter}", quote, False
+    if letter == quote:
+        return "", "", False
+    if letter == "\\" and quote == '"':
+        return "", quote, True
+    return letter, quote, False

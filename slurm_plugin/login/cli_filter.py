@@ -154,7 +154,7 @@ def seen_on_login(script: str | None, script_name: str | None, *, comment: str, 
         folder: Folder in which the user ran the command.
     """
     try:
-        directives = directives_of(script, str(script_name), comment)
+        directives = directives_of(script, str(script_name), signed_comment.user_words(comment))
     except EstimateError:
         return Seen()  # job_submit reports it: it sees the same text, and its message reaches every user
     if directives is None or directives.model is None:

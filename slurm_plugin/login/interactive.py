@@ -48,7 +48,7 @@ def decided(
         RadError: An option cannot be understood.
     """
     request = request_from(typed_desc(options, comment=comment, user_id=user_id))
-    stated = user_directives_of(directives, comment)
+    stated = user_directives_of(directives, request.comment.profile)
     estimate = Estimator.from_config(config).estimate(stated)
     rewrite = decide(request, stated, estimate, config=config, whole_as_gpu=whole_as_gpu)
     return rewrite, _as_options(rewrite.fields, options, request)

@@ -1,4 +1,4 @@
--- The reply to a submission that radd does not answer, by what it left for that time (radd/fallback.py).
+-- The reply to a submission that radd does not answer, by what it left for that time (radd/protocol/fallback.py).
 -- A job that asks for one GPU gets it as all shards of a GPU, where Slurm needs that to keep it from jobs that share.
 -- Nothing is signed: the Prolog asks Slurm. Any other request goes on as it was submitted.
 

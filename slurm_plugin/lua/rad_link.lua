@@ -6,7 +6,7 @@
 
 local link = {}
 
-local REQUEST_LIMIT = 262144 -- both as in radd/lines.py
+local REQUEST_LIMIT = 262144 -- both as in radd/protocol/lines.py
 local REPLY_LIMIT = 65536
 local FAILURES_IN_A_ROW = 3
 local USERS_IN_A_ROW = 2 -- so many users without an answer between them: it is not their requests

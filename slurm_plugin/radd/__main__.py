@@ -18,13 +18,14 @@ from slurm_plugin.core.entry_point import plain_end
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.logs.daemon_log import log_events, log_to_stderr
 from slurm_plugin.core.process.systemd import inherited_listener, notify
-from slurm_plugin.radd.accounts import AccountsReader
-from slurm_plugin.radd.keeping import Keeper
-from slurm_plugin.radd.priority_boosts import PriorityBooster
-from slurm_plugin.radd.release import Releaser
-from slurm_plugin.radd.reply import log_reply
-from slurm_plugin.radd.server import Server
+from slurm_plugin.radd.history.accounts import AccountsReader
+from slurm_plugin.radd.protocol.reply import log_reply
+from slurm_plugin.radd.protocol.server import Server
+from slurm_plugin.radd.requeued.position_keeper import PositionKeeper
+from slurm_plugin.radd.requeued.priority_boosts import PriorityBooster
+from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.radd.service import Service
+from slurm_plugin.radd.submission.reload import Reloader
 from slurm_plugin.slurm.backend import open_control
 from slurm_plugin.slurm.files.conf_files import find_slurm_conf, has_slurmdbd
 from slurm_plugin.slurm.queries.accounting import Accounts
@@ -65,12 +66,13 @@ def run(config_path: Path, slurm_user: str) -> None:
     config = config_in_force(config_path).config
     log_events(Path(config.paths.log), "radd")
     slurm = open_control(config, clock)
-    booster = PriorityBooster(Path(config.paths.state, "boosts.json"), slurm, clock, lambda: service.config)
-    keeper = Keeper(slurm, clock, booster, lambda: service.config)
-    releaser = Releaser(slurm, clock, booster, keeper, key=lambda: service.key)
-    service = Service(config_path, slurm, releaser)
+    in_force = Reloader(config_path, slurm, clock)
+    booster = PriorityBooster(Path(config.paths.state, "boosts.json"), slurm, clock, lambda: in_force.config)
+    keeper = PositionKeeper(slurm, clock, booster, lambda: in_force.config)
+    releaser = Releaser(slurm, clock, booster, keeper, key=lambda: in_force.key)
+    service = Service(in_force, releaser, clock)
     slurm_uids = _uid_of(slurm_user)
-    socket_path = Path(service.config.paths.socket)
+    socket_path = Path(in_force.config.paths.socket)
     server = Server(
         socket_path,
         service.handle,
@@ -81,22 +83,22 @@ def run(config_path: Path, slurm_user: str) -> None:
         after=log_reply,
     )
     server.bind()
-    service.leave_fallback()  # before the first answer, in case radd dies after it
+    in_force.leave_fallback()  # before the first answer, in case radd dies after it
     server.start()
     releaser.start()
-    accounts = _accounts_of(service)
+    accounts = _accounts_of(in_force)
     if accounts is not None:
         accounts.start()
     gc.freeze()  # a full collection would cost a submission some 10 ms
-    log.info("listening on %s, mode %s", server.path, service.config.mode)
-    notify(_ready(service), os.environ)
+    log.info("listening on %s, mode %s", server.path, in_force.config.mode)
+    notify(_ready(in_force), os.environ)
     while signal.sigwait(_SIGNALS) == signal.SIGHUP:
         notify("RELOADING=1", os.environ)
         try:
-            service.reload()
+            in_force.reload()
         except RadError as exc:
             log.error("rad.toml not applied, the old one stays in force: %s", exc)
-        notify(_ready(service), os.environ)
+        notify(_ready(in_force), os.environ)
     notify("STOPPING=1", os.environ)
     server.stop()
     releaser.stop()
@@ -106,15 +108,15 @@ def run(config_path: Path, slurm_user: str) -> None:
     log.info("stopped")
 
 
-def _ready(service: Service) -> str:
-    return f"READY=1\nSTATUS=answers submissions, mode {service.config.mode}"
+def _ready(in_force: Reloader) -> str:
+    return f"READY=1\nSTATUS=answers submissions, mode {in_force.config.mode}"
 
 
-def _accounts_of(service: Service) -> AccountsReader | None:
-    slurm_conf = find_slurm_conf(service.config.paths.slurm_conf, os.environ)
+def _accounts_of(in_force: Reloader) -> AccountsReader | None:
+    slurm_conf = find_slurm_conf(in_force.config.paths.slurm_conf, os.environ)
     if not has_slurmdbd(slurm_conf):
         return None
-    return AccountsReader(Accounts(slurm_conf), service.peaks, lambda: service.config)
+    return AccountsReader(Accounts(slurm_conf), in_force.peaks, lambda: in_force.config)
 
 
 def _uid_of(user: str) -> tuple[int, ...]:

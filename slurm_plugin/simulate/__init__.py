@@ -2,11 +2,11 @@
 
 Discrete events. Slurm's part (priority, backfill, shards, whole GPUs, requeues) is modelled here; RAD's decisions come
 from the production `decide`, `choose_gpu`, `Ledger` and `next_attempt`; the slowdown of jobs by each other comes from
-`interference`. CPUs and host memory are assumed to suffice.
+`gpus/interference`. CPUs and host memory are assumed to suffice.
 
-    question ─> scenario (trace, workloads ─> jobs) ─> engine ─> result ─> metrics
-                                                       ├ slurm/     slurmctld's counts: queue, GPU indices, backfill
-                                                       ├ hardware   what is really on the GPUs: node (production
-                                                       │            placement), gpu (interference)
-                                                       └ aftermath  requeues, slots, recovery (production)
+    question ─> scenario (traces/ ─> jobs) ─> engine ─> result ─> metrics
+                                              ├ slurm/     slurmctld's counts: queue, GPU indices, backfill
+                                              ├ gpus/      what is really on the GPUs: node (production placement),
+                                              │            gpu (interference)
+                                              └ aftermath  requeues, slots, recovery (production)
 """

@@ -11,8 +11,8 @@ from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.records.node import ServerScope
 from slurm_plugin.simulate.command import simulate
 from slurm_plugin.simulate.question import Question
-from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.trace_job import TraceJob, as_words
+from slurm_plugin.simulate.traces.job import TraceJob, as_words
+from slurm_plugin.simulate.traces.read import read_trace
 from slurm_plugin.slurm.versions import Version, release_of
 
 HOUR_S, JOULES_PER_KWH = 3600.0, 3.6e6

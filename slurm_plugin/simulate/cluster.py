@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.placement.choose import Pin
-from slurm_plugin.simulate.interference import Slowdowns, slowdowns
+from slurm_plugin.simulate.gpus.interference import Slowdowns, slowdowns
 from slurm_plugin.slurm.versions import NEWEST, Version
 
 PARTITION = "gpu"

@@ -19,7 +19,7 @@ from slurm_plugin.simulate.jobs import seen_activity
 from slurm_plugin.simulate.metrics import metrics
 from slurm_plugin.simulate.question import Question
 from slurm_plugin.simulate.scenario import scenario
-from slurm_plugin.simulate.trace_job import as_words
+from slurm_plugin.simulate.traces.job import as_words
 from slurm_plugin.slurm.versions import NEWEST, Version, traits
 
 

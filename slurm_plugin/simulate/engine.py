@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from slurm_plugin.simulate.aftermath import Waiting, recovers, requeue, saved
 from slurm_plugin.simulate.cluster import Cluster
-from slurm_plugin.simulate.hardware import Hardware
+from slurm_plugin.simulate.gpus.hardware import Hardware
 from slurm_plugin.simulate.progress import Job, Run
 from slurm_plugin.simulate.result import Result
 from slurm_plugin.simulate.slurm.controller import Controller

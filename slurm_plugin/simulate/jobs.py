@@ -14,10 +14,10 @@ from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.records.submission import Booking, GresItem, JobRequest, MemoryEstimate, UserDirectives
 from slurm_plugin.core.units import shards_for
 from slurm_plugin.simulate.cluster import PARTITION
-from slurm_plugin.simulate.interference import Load
+from slurm_plugin.simulate.gpus.interference import Load
 from slurm_plugin.simulate.progress import Job
-from slurm_plugin.simulate.trace_job import TraceJob
-from slurm_plugin.simulate.workloads import EstimateError
+from slurm_plugin.simulate.traces.job import TraceJob
+from slurm_plugin.simulate.traces.workloads import EstimateError
 
 Baseline = Literal["rad", "whole", "hand"]
 HAND_ROUNDING = 1.2

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from slurm_plugin.simulate.interference import BUSY_W, power_w
+from slurm_plugin.simulate.gpus.interference import BUSY_W, power_w
 from slurm_plugin.simulate.result import Result
 
 

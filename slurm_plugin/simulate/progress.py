@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 
 from slurm_plugin.core.records.submission import Booking
-from slurm_plugin.simulate.interference import Load
-from slurm_plugin.simulate.trace_job import TraceJob
-from slurm_plugin.simulate.users import FIRST_USER_ID
+from slurm_plugin.simulate.gpus.interference import Load
+from slurm_plugin.simulate.traces.job import TraceJob
+from slurm_plugin.simulate.traces.users import FIRST_USER_ID
 
 DONE_S = 1e-6
 """Remaining work below this counts as none: times are sums of floats."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurm_plugin.simulate.gpu import Gpu
+from slurm_plugin.simulate.gpus.gpu import Gpu
 from slurm_plugin.simulate.progress import Job, Run
 
 

@@ -12,14 +12,14 @@ from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.records.node import ServerScope
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.simulate.cluster import PARTITION, Cluster
-from slurm_plugin.simulate.interference import Load
+from slurm_plugin.simulate.gpus.interference import Load
 from slurm_plugin.simulate.jobs import NOTHING, Known, Refused, make_job
 from slurm_plugin.simulate.progress import Job
 from slurm_plugin.simulate.question import Question
-from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.trace_job import TraceJob, as_words, compressed
-from slurm_plugin.simulate.users import server_of, user_ids, with_users
-from slurm_plugin.simulate.workloads import EXACT, EstimateError, estimate_errors, load_of, measured
+from slurm_plugin.simulate.traces.job import TraceJob, as_words, compressed
+from slurm_plugin.simulate.traces.read import read_trace
+from slurm_plugin.simulate.traces.users import server_of, user_ids, with_users
+from slurm_plugin.simulate.traces.workloads import EXACT, EstimateError, estimate_errors, load_of, measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.comments.admin_comment import Note, format_note, read_signed, signed_note
 from slurm_plugin.core.comments.signed_comment import with_signed_booking
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.records.queue_position import Turn
+from slurm_plugin.core.records.queue_position import QueuePosition
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import JobChange, JobView
 from slurm_plugin.slurm.names import TASK_COLUMNS
@@ -192,8 +192,8 @@ def key(cluster: Cluster) -> bytes:
     return (cluster.place.etc / "key").read_bytes()
 
 
-TURN = Turn(submitted_s=1, accrues_s=1, priority=4294901758)
-NOTE = Note(event="requeued", start_in_s=5, restart=0, turn=TURN, detail="no idle GPU")
+POSITION = QueuePosition(submitted_s=1, accrues_s=1, priority=4294901758)
+NOTE = Note(event="requeued", start_in_s=5, restart=0, position=POSITION, detail="no idle GPU")
 
 
 @pytest.mark.parametrize(

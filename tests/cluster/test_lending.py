@@ -98,7 +98,7 @@ def test_an_estimate_of_ours_that_failed_is_lent_priority_until_the_rerun_starts
 
 
 def test_a_rerun_that_its_user_requeues_before_radd_looks_keeps_nothing(jobs: Jobs, cluster: Cluster) -> None:
-    """He holds it as well; that radd does not release it is tests/unit/slurm_plugin/radd/test_priority_boosts.py's."""
+    """The user holds it as well; that radd does not release it is shown in radd/requeued/test_priority_boosts.py."""
     job = underestimated(jobs)
     views = seen(jobs, job, "RUNNING")
     assert min(view.nice for view in views) < 0

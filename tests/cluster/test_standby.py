@@ -18,8 +18,8 @@ from lab.jobs import Jobs, Submitted
 from lab.place import ClusterSpec, NodeSpec, Place
 from lab.power import without_power
 from slurm_plugin.core.errors import CommandError, SlurmError
-from slurm_plugin.radd.release import POLL_IDLE_S
-from slurm_plugin.radd.standby import UNSURE_S
+from slurm_plugin.radd.requeued.release import POLL_IDLE_S
+from slurm_plugin.radd.submission.standby import UNSURE_S
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import JobView
 from slurm_plugin.slurm.files.conf_files import settings_of

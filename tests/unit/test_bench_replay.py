@@ -16,10 +16,10 @@ from paths import CHECKOUT
 from replay.as_measured import rewritten
 from replay.check import check
 from replay.figures import figures
+from replay.job.record import Loader
 from replay.options import run_parser
 from replay.plan import plan, unmeasured
 from replay.policies import ESTIMATES, POLICIES, alone, directives, rad_toml
-from replay.record import Loader
 from replay.run import shards_of
 
 WITH_DATA = pytest.mark.skipif(

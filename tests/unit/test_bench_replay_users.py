@@ -27,8 +27,8 @@ from replayed import _name
 
 from slurm_plugin.admin.report.check import NEEDED
 from slurm_plugin.admin.report.runs import read_runs
-from slurm_plugin.simulate.trace import read_trace
-from slurm_plugin.simulate.users import dealt
+from slurm_plugin.simulate.traces.read import read_trace
+from slurm_plugin.simulate.traces.users import dealt
 
 ROWS = [f"{60 * k}.0,vgg3,1,20.0,900" for k in range(20)]
 HEADER = "arrival_s,workload,gpus,duration_min,mem_mib"
@@ -171,14 +171,16 @@ def test_a_server_of_trainings_runs_each_and_tells_how_it_ended(tmp_path: Path) 
     path, job = tmp_path / "socket", tmp_path / "job.json"
     job.write_text("{}")  # no training: its process says so, and status 1
     environment = dict(os.environ) | {"PYTHONPATH": f"{CHECKOUT / 'bench'}:{CHECKOUT}"}
-    server = subprocess.Popen([sys.executable, "-m", "replay.server", path, "--stand-in"], env=environment)
+    server = subprocess.Popen(
+        [sys.executable, "-m", "replay.job.server", path, "--stand-in"], env=environment
+    )
     try:
         end_s = time.monotonic() + 60.0
         while not path.is_socket():
             assert server.poll() is None and time.monotonic() < end_s
             time.sleep(0.02)
         done = subprocess.run(
-            [sys.executable, "-IS", CHECKOUT / "bench" / "replay" / "client.py", job],
+            [sys.executable, "-IS", CHECKOUT / "bench" / "replay" / "job" / "client.py", job],
             env=environment | {"REPLAY_SERVER": str(path), "SLURM_JOB_ID": "7"},
             capture_output=True,
             text=True,

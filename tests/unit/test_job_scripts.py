@@ -12,7 +12,7 @@ from paths import CHECKOUT
 from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.estimate import Estimator
 from slurm_plugin.login import cli_filter
-from slurm_plugin.radd.submit import Submission
+from slurm_plugin.radd.submission.submit import Submission
 
 SCRIPTS = sorted((CHECKOUT / "examples").rglob("*.sh"))
 CONFIG = parse_config(
@@ -45,7 +45,8 @@ def test_the_messages_of_a_job_script(script: Path, tmp_path: Path, golden: Gold
         seen = cli_filter.answer(options, CONFIG, folder=folder, user_id=1000)
     made = Submission(config=CONFIG, key=bytes(32), estimator=Estimator(), whole_as_gpu={})
     request = {"v": 1, "user_id": 1000, "script": script.read_text(), "script_name": script.name}
-    reply = made.answer({**request, **asked_by(script), "comment": seen["set"].get("comment", "")})
+    fields = {**request, **asked_by(script), "comment": seen["set"].get("comment", "")}
+    reply = made.answer(made.parsed(fields))
     fields = {
         name: value for name, value in reply["set"].items() if name != "comment"
     }  # it ends in a signature

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.admin.own_files.templates import render, templates_folder
-from slurm_plugin.radd.own_files import own_file
+from slurm_plugin.radd.protocol.own_files import own_file
 
 ANALYZE = shutil.which("systemd-analyze")
 VALUES = {

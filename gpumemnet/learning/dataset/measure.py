@@ -92,6 +92,17 @@ def build_model(config: Configuration, work: Workload, device: torch.device, on_
     return model.train()
 
 
+def _keep_busy(step: Callable[[], None], busy_s: float, on_steady: Report | None) -> None:
+    """Train for some seconds more, if any, and say before that it begins."""
+    if not busy_s:
+        return
+    if on_steady is not None:
+        on_steady("steady")
+    end = time.monotonic() + busy_s
+    while time.monotonic() < end:
+        step()
+
+
 def train(
     config: Configuration,
     device: torch.device,
@@ -165,12 +176,7 @@ def train(
         if time.monotonic() - begin > SLOW_AFTER_S and len(times) - skipped >= 3:
             break
     counted = len(times)
-    if busy_s:
-        if on_steady is not None:
-            on_steady("steady")
-        end = time.monotonic() + busy_s
-        while time.monotonic() < end:
-            step()
+    _keep_busy(step, busy_s, on_steady)
     assert loss is not None
     result: dict[str, Any] = {
         "outcome": "ok",

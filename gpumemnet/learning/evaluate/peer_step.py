@@ -157,16 +157,20 @@ class _Step:
                 self._scratch(node, self.nodes[node.inputs[0]], "forward")
             elif node.kind == "dropout":  # a mask of one byte each
                 self.own[index] = self.allocator.malloc(self.batch * node.elements)
-            if node.kind in _KEEP_INPUT:
-                self.kept[index] = (node.inputs[0],)
-            elif node.kind in _KEEP_OUTPUT:
-                self.kept[index] = (index,)
-            for number in self.kept[index]:
-                self.references[number] += 1
+            self._keep(index, node)
             for number in node.inputs:
                 readers[number] -= 1
                 if not readers[number] and number:
                     self._release(number)
+
+    def _keep(self, index: int, node: Node) -> None:
+        """Keep what the backward pass of a node reads."""
+        if node.kind in _KEEP_INPUT:
+            self.kept[index] = (node.inputs[0],)
+        elif node.kind in _KEEP_OUTPUT:
+            self.kept[index] = (index,)
+        for number in self.kept[index]:
+            self.references[number] += 1
 
     def _backward(self) -> None:
         last = len(self.nodes) - 1

@@ -27,6 +27,7 @@ from gpumemnet.summaries.graph import (
 from gpumemnet.summaries.graph.attention_forms import Form, attend
 from gpumemnet.summaries.graph.attention_sites import find_sites, head_width
 from gpumemnet.summaries.graph.builder import Path, TapeBuilder
+from gpumemnet.summaries.graph.site import Site
 from gpumemnet.summaries.graph.tape import Op, Tape
 from gpumemnet.summaries.graph.unknown import about_hidden, steps_through_time
 from gpumemnet.summaries.texts import kinds
@@ -105,10 +106,7 @@ class _Walk:
         for index, layer in enumerate(layers):
             if index in skip:
                 continue
-            if self._numbers is not None:
-                builder.block = self._numbers.get(index, 0)
-            elif layer.path:
-                self._enter(layer.path)
+            self._note_block(index, layer)
             kind = kinds.find(layer.kind)
             if (kind is None or layer.is_block) and functional_attention.runs(builder, layer):
                 skip |= functional_attention.rows(builder, layers, index)
@@ -134,13 +132,21 @@ class _Walk:
                 self._pooled(layers, branches)
                 skip.update(*branches)
             elif index == site.projections[-1] and builder.current >= 0:
-                projected = [outputs[at] for at in site.projections]
-                builder.current = attention.at_site(builder, site, projected, layers, drops=self._drops)
-                skip.update(site.over)
-                for at in site.over:
-                    builder.parameters(layers[at])
-                if site.scores is not None:
-                    skip.add(site.scores)
+                skip |= self._attention(site, [outputs[at] for at in site.projections], layers)
+
+    def _attention(self, site: Site, projected: list[int], layers: tuple[Layer, ...]) -> set[int]:
+        """Add the attention between projections and what follows them; return the rows that it stands for."""
+        self.builder.current = attention.at_site(self.builder, site, projected, layers, drops=self._drops)
+        for at in site.over:
+            self.builder.parameters(layers[at])
+        return {*site.over} if site.scores is None else {*site.over, site.scores}
+
+    def _note_block(self, index: int, layer: Layer) -> None:
+        """Record the repeated block that a row belongs to."""
+        if self._numbers is not None:
+            self.builder.block = self._numbers.get(index, 0)
+        elif layer.path:
+            self._enter(layer.path)
 
     def _enter(self, path: Path) -> None:
         """Record the running repeated block: the outermost container in a list or sequence of containers."""

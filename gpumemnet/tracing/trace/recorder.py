@@ -80,16 +80,7 @@ class Recorder(TorchDispatchMode):
         requests = self._workspaces.of(func, args, kwargs, out)
         copies = [self._take(request) for request in requests if request.throughout]
         requests = [request for request in requests if not request.throughout]
-        new = []
-        leaves = tree_leaves(out)
-        for index in self._workspaces.order(func, args, len(leaves)):
-            tensor = leaves[index]
-            live = self._note(tensor) if on_cuda(tensor) else None
-            if live is not None:
-                new.append(live)
-            for request in requests:
-                if request.after_output == index:
-                    self._borrow(request)
+        new = self._note_outputs(func, args, tree_leaves(out), requests)
         for n_bytes in self._workspaces.kept(func, args, self.phase):
             self.events.append((self._key("workspace"), n_bytes))
         for request in requests:
@@ -99,6 +90,19 @@ class Recorder(TorchDispatchMode):
         if len(new) == 1:
             self._remember_sum(func, args, new[0])
         return out
+
+    def _note_outputs(self, func: Any, args: Any, leaves: list[Any], requests: list[Request]) -> list[_Live]:
+        """Record an operation's outputs and the workspaces between them, in order; return the outputs that are new."""
+        new = []
+        for index in self._workspaces.order(func, args, len(leaves)):
+            tensor = leaves[index]
+            live = self._note(tensor) if on_cuda(tensor) else None
+            if live is not None:
+                new.append(live)
+            for request in requests:
+                if request.after_output == index:
+                    self._borrow(request)
+        return new
 
     def enter(self, phase: str) -> None:
         """Begin a phase."""

@@ -12,12 +12,13 @@ from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.logs.events import Entry
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.monitor.export.status import GpuStatus
-from slurm_plugin.simulate.interference import Load, slowdowns
+from slurm_plugin.simulate.gpus.interference import Load, slowdowns
 from slurm_plugin.slurm.queries.job_times import JobTimes
 
 INTENSITY = 0.69
-"""Share of the SMs that a training keeps busy while its kernels run: the median of simulate/workloads.csv. A monitor
-reports SM activity alone; this converts it to the share of time in which kernels run, which the slowdown model needs.
+"""Share of the SMs that a training keeps busy while its kernels run: the median of simulate/traces/workloads.csv.
+A monitor reports SM activity alone; this converts it to the share of time in which kernels run, which the slowdown
+model needs.
 """
 
 

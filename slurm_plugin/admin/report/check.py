@@ -42,16 +42,30 @@ def check(row: Mapping[str, Any]) -> None:
         _number(row[name], name)
     for name in ("first", "min_age_reserve_s", "users"):
         _number(row.get(name), name, none=True)
-    for name in NEEDED:
-        _number(row["figures"][name], f"figures.{name}")
-    for name, value in row["figures"].items():
-        _number(value, f"figures.{name}", none=True)
+    _check_figures(row["figures"])
     for job in row["jobs"]:
-        last = job["runs"][-1] if job["runs"] else {}
-        if last.get("outcome") == "ok":
-            for value in (last["end_s"], last["trains_s"], job["alone_s"]):
-                _number(value, "a time of a job")
-    times, devices = row["samples"]["times_s"], row["samples"]["gpus"]
+        _check_job(job)
+    _check_samples(row["samples"])
+    for name in ("slurm", "commit"):
+        row["machine"][name]
+
+
+def _check_figures(figures: Mapping[str, Any]) -> None:
+    for name in NEEDED:
+        _number(figures[name], f"figures.{name}")
+    for name, value in figures.items():
+        _number(value, f"figures.{name}", none=True)
+
+
+def _check_job(job: Mapping[str, Any]) -> None:
+    last = job["runs"][-1] if job["runs"] else {}
+    if last.get("outcome") == "ok":
+        for value in (last["end_s"], last["trains_s"], job["alone_s"]):
+            _number(value, "a time of a job")
+
+
+def _check_samples(samples: Mapping[str, Any]) -> None:
+    times, devices = samples["times_s"], samples["gpus"]
     for value in times:
         _number(value, "samples.times_s")
     for device in devices:
@@ -61,8 +75,6 @@ def check(row: Mapping[str, Any]) -> None:
             _is(len(device[name]) == len(times), f"{name} of a GPU", "as long as samples.times_s")
             for value in device[name]:
                 _number(value, f"{name} of a GPU", none=True)
-    for name in ("slurm", "commit"):
-        row["machine"][name]
 
 
 def _number(value: object, name: str, *, none: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -45,6 +45,8 @@ class View:
     ended: bool = False
 
 
+_Action = Callable[[View, Sequence[Row]], View]
+
 HELP = (
     ("Up Down PgUp PgDn Home End", "choose a row"),
     ("Tab, Shift-Tab, 1 to 5", "next, previous, any screen"),
@@ -60,7 +62,6 @@ HELP = (
 )
 """Keys and their effects."""
 
-_TITLES = {"M": ("MEMORY", "NOW"), "P": ("SM",)}
 _LONGEST_TEXT = 60
 
 
@@ -100,39 +101,8 @@ def after(view: View, key: str, rows: Sequence[Row], *, page: int) -> View:
     steps = {"Up": -1, "Down": 1, "PgUp": -page, "PgDn": page, "Home": -len(rows), "End": len(rows)}
     if key in steps:
         return replace(view, selected=max(0, min(view.selected + steps[key], len(rows) - 1)))
-    match key:
-        case "q" | "F10":
-            return replace(view, ended=True)
-        case "h" | "?" | "F1":
-            return replace(view, helping=True)
-        case "Tab" | "BackTab":
-            return _to_screen(view, view.screen + (1 if key == "Tab" else -1))
-        case "1" | "2" | "3" | "4" | "5":
-            return _to_screen(view, int(key) - 1)
-        case "/":
-            return replace(view, typing="search", search="")
-        case "F3" | "n":
-            return _found(view, rows, view.selected + 1) if view.search else replace(view, typing="search")
-        case "\\" | "F4":
-            return replace(view, typing="filter")
-        case "Esc":
-            return replace(view, filter="", user="", search="")
-        case "u":
-            users = rows[view.selected].users if rows else ()
-            return replace(view, user="" if view.user else next(iter(users), ""), selected=0)
-        case ">" | "." | "F6":
-            return _sorted_by(view, view.sort[view.screen] + 1)
-        case "<" | ",":
-            return _sorted_by(view, view.sort[view.screen] - 1)
-        case "M" | "P":
-            return _by_title(view, _TITLES[key])
-        case "N":
-            return _sorted_by(view, 0)
-        case "I":
-            return replace(view, turned=_with(view.turned, view.screen, not view.turned[view.screen]))
-        case "Z" | "z":
-            return replace(view, paused=not view.paused)
-    return view
+    action = _ACTIONS.get(key)
+    return view if action is None else action(view, rows)
 
 
 def _typed(view: View, key: str, rows: Sequence[Row]) -> View:
@@ -183,3 +153,40 @@ def _by_title(view: View, starts: tuple[str, ...]) -> View:
 
 def _with(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
     return (*values[:at], value, *values[at + 1 :])
+
+
+def _next_match(view: View, rows: Sequence[Row]) -> View:
+    return _found(view, rows, view.selected + 1) if view.search else replace(view, typing="search")
+
+
+def _screen_key(number: int) -> _Action:
+    return lambda view, _: _to_screen(view, number)
+
+
+def _first_user(view: View, rows: Sequence[Row]) -> View:
+    users = rows[view.selected].users if rows else ()
+    return replace(view, user="" if view.user else next(iter(users), ""), selected=0)
+
+
+_BY_KEYS: Mapping[tuple[str, ...], _Action] = {
+    ("q", "F10"): lambda view, _: replace(view, ended=True),
+    ("h", "?", "F1"): lambda view, _: replace(view, helping=True),
+    ("Tab",): lambda view, _: _to_screen(view, view.screen + 1),
+    ("BackTab",): lambda view, _: _to_screen(view, view.screen - 1),
+    ("/",): lambda view, _: replace(view, typing="search", search=""),
+    ("F3", "n"): _next_match,
+    ("\\", "F4"): lambda view, _: replace(view, typing="filter"),
+    ("Esc",): lambda view, _: replace(view, filter="", user="", search=""),
+    ("u",): _first_user,
+    (">", ".", "F6"): lambda view, _: _sorted_by(view, view.sort[view.screen] + 1),
+    ("<", ","): lambda view, _: _sorted_by(view, view.sort[view.screen] - 1),
+    ("M",): lambda view, _: _by_title(view, ("MEMORY", "NOW")),
+    ("P",): lambda view, _: _by_title(view, ("SM",)),
+    ("N",): lambda view, _: _sorted_by(view, 0),
+    ("I",): lambda view, _: replace(
+        view, turned=_with(view.turned, view.screen, not view.turned[view.screen])
+    ),
+    ("Z", "z"): lambda view, _: replace(view, paused=not view.paused),
+    **{(str(number + 1),): _screen_key(number) for number in range(5)},
+}
+_ACTIONS = {key: action for keys, action in _BY_KEYS.items() for key in keys}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from slurm_plugin.core.booking.gres_text import count_of, others, parse_gres
+from slurm_plugin.core.comments.signed_comment import read_comment
 from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.records.submission import JobRequest
 
@@ -46,7 +47,7 @@ def request_from(
         nodes=_number(message, "min_nodes"),
         tasks=_tasks(message),
         cpus_per_task=_each_task(message),
-        comment=_text(message, "comment") or "",
+        comment=read_comment(_text(message, "comment") or ""),
         script=_text(message, "script"),
         heterogeneous=message.get("heterogeneous") is True,
         recurs=message.get("recurs") is True,

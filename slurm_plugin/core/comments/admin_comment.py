@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from slurm_plugin.core.comments.signed_comment import sign
-from slurm_plugin.core.records.queue_position import Turn, turn_in, turn_values
+from slurm_plugin.core.records.queue_position import QueuePosition, position_in, position_values
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import from_mib, to_mib_up
 
@@ -52,7 +52,7 @@ class Note:
         ran_s: For how long it was seen on a GPU; None if that was not seen, or does not matter.
         fault: Cause of a recovered job's end, if it was not the user's fault: RAD's "estimate", or it was a "victim";
             then radd may boost its priority. None if it gets no boost.
-        turn: Queue position of a requeued job; None if unknown, or it does not matter.
+        position: Queue position of a requeued job; None if unknown, or it does not matter.
         server_ends: How often the job was rerun by now because an MPS server ended for an unknown reason; None for
             never. Notes of later reruns keep the count.
         detail: A sentence for display.
@@ -66,7 +66,7 @@ class Note:
     smact: float | None = None
     ran_s: int | None = None
     fault: Fault | None = None
-    turn: Turn | None = None
+    position: QueuePosition | None = None
     server_ends: int | None = None
     detail: str = ""
 
@@ -85,7 +85,7 @@ def format_note(note: Note) -> str:
         "start_in_s": note.start_in_s,
         "restart": note.restart,
         "fault": None if note.fault is None else _FAULTS.index(note.fault) + 1,
-        **turn_values(note.turn),
+        **position_values(note.position),
         "server_ends": note.server_ends,
     }
     words = [
@@ -154,7 +154,7 @@ def read_note(text: str) -> Note | None:
         smact=None if smact_pct is None else smact_pct / PERCENT,
         ran_s=values.get("ran_s"),
         fault=dict(enumerate(_FAULTS, start=1)).get(values.get("fault", 0)),
-        turn=turn_in(values),
+        position=position_in(values),
         server_ends=values.get("server_ends"),
         detail=match[3] or "",
     )

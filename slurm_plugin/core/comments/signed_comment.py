@@ -17,7 +17,7 @@ import re
 from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records.submission import AskedTasks, Booking, BookingBasis, BookingKind
+from slurm_plugin.core.records.submission import AskedTasks, Booking, BookingBasis, BookingKind, JobComment
 from slurm_plugin.core.units import from_mib, to_mib_up
 
 COMMENT_LIMIT = 1024
@@ -104,7 +104,29 @@ def _cap_mib(booking: Booking) -> int | None:
     return to_mib_up(booking.cap_bytes)
 
 
-def read_signed_booking(comment: str, *, user_id: int, key: bytes) -> Booking | None:
+def read_comment(text: str) -> JobComment:
+    """Return the parts of a job's comment.
+
+    Args:
+        text: The comment, as Slurm has it.
+    """
+    signed = [match.group().strip() for match in _SIGNED.finditer(text)]
+    # RAD's is the last one; the user may have written anything before it.
+    return JobComment(words=user_words(text), profile=profile_in(text), signed=signed[-1] if signed else "")
+
+
+def read_signed_booking(text: str, *, user_id: int, key: bytes) -> Booking | None:
+    """Return the booking in a comment, or None if there is none that verifies for this user.
+
+    Args:
+        text: The job's comment.
+        user_id: The job's user, as Slurm knows it.
+        key: The cluster's key, 32 bytes.
+    """
+    return verified_booking(read_comment(text), user_id=user_id, key=key)
+
+
+def verified_booking(comment: JobComment, *, user_id: int, key: bytes) -> Booking | None:
     """Return the booking in a comment, or None if there is none that verifies for this user.
 
     Args:
@@ -112,10 +134,10 @@ def read_signed_booking(comment: str, *, user_id: int, key: bytes) -> Booking | 
         user_id: The job's user, as Slurm knows it.
         key: The cluster's key, 32 bytes.
     """
-    found = _SIGNED.findall(comment)
-    if not found:
+    found = _SIGNED.fullmatch(comment.signed)
+    if found is None:
         return None
-    kind, body, mac = found[-1]  # RAD's is the last one; the user may have written anything before it
+    kind, body, mac = found.groups()
     if not hmac.compare_digest(mac, _mac(kind, body, user_id, key)):
         return None
     values = dict(part.partition("=")[::2] for part in body.split(":"))

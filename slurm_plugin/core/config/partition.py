@@ -78,8 +78,8 @@ class PartitionConfig:
         time_limit_factor: A job that shared its GPU with another user's job may run longer than its --time: by as long
             as it shared, up to this many times its --time, never past the partition's MaxTime or into a reservation of
             its node. 1 gives no extension.
-        keep_turn: Whether a job that its Prolog requeued keeps its queue position: Slurm treats it as just submitted.
-            A priority boost makes up for the loss until it starts (radd/turns.py).
+        keep_queue_position: Whether a job that its Prolog requeued gets its former queue position, by a priority boost
+            until it starts: Slurm treats it as just submitted.
         recovery: After running out of memory: "exclusive" takes a whole GPU at once; "escalate" first tries the
             observed peak plus the failed allocation plus 5 GiB (thesis section 7.2); "off" leaves the job failed.
         max_recoveries: Maximum reruns of one job.
@@ -121,7 +121,7 @@ class PartitionConfig:
     mig: Literal["pass", "map"] = "pass"
     mig_profiles: str = ""
     time_limit_factor: float = 2.0
-    keep_turn: bool = True
+    keep_queue_position: bool = True
     recovery: Literal["exclusive", "escalate", "off"] = "exclusive"
     max_recoveries: int = 2
     recovery_boost: int = 1000

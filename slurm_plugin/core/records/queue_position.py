@@ -2,7 +2,7 @@
 
 Slurm treats a requeued job as just submitted. SubmitTime and AccrueTime are new on 22.05.8, 24.11.5 and 26.05.5, so
 its age restarts and it queues behind equal jobs; under priority/basic of 24.11.5 its priority is new as well
-(`tests/cluster/test_turns.py`).
+(`tests/cluster/test_queue_positions.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
+class QueuePosition:
     """Queue position of a job at its first start.
 
     Attributes:
@@ -27,27 +27,27 @@ class Turn:
     nice: int = 0
 
 
-def turn_values(turn: Turn | None) -> dict[str, int | None]:
+def position_values(position: QueuePosition | None) -> dict[str, int | None]:
     """Return the values of a queue position in a note, by name, none below 0; None for what the note leaves out."""
-    if turn is None:
+    if position is None:
         return {}
     return {
-        "submitted": turn.submitted_s,
-        "accrued": turn.accrues_s,
-        "priority": turn.priority,
-        "nice": turn.nice if turn.nice > 0 else None,
-        "raised": -turn.nice if turn.nice < 0 else None,
+        "submitted": position.submitted_s,
+        "accrued": position.accrues_s,
+        "priority": position.priority,
+        "nice": position.nice if position.nice > 0 else None,
+        "raised": -position.nice if position.nice < 0 else None,
     }
 
 
-def turn_in(values: dict[str, int]) -> Turn | None:
+def position_in(values: dict[str, int]) -> QueuePosition | None:
     """Return the queue position in a note; None if it has none.
 
-    >>> turn_in({"submitted": 1, "priority": 3, "raised": 5})
-    Turn(submitted_s=1, accrues_s=None, priority=3, nice=-5)
+    >>> position_in({"submitted": 1, "priority": 3, "raised": 5})
+    QueuePosition(submitted_s=1, accrues_s=None, priority=3, nice=-5)
     """
     submitted, priority = values.get("submitted"), values.get("priority")
     if submitted is None or priority is None:
         return None
     nice = values.get("nice", 0) - values.get("raised", 0)
-    return Turn(submitted_s=submitted, accrues_s=values.get("accrued"), priority=priority, nice=nice)
+    return QueuePosition(submitted_s=submitted, accrues_s=values.get("accrued"), priority=priority, nice=nice)

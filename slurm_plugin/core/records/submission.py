@@ -36,6 +36,21 @@ class GresItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobComment:
+    """A job's comment, by its parts (core/comments/signed_comment.py).
+
+    Attributes:
+        words: The user's own text.
+        profile: The model profile that the login node put there; None without one.
+        signed: The signed booking, not verified yet; "" without one.
+    """
+
+    words: str = ""
+    profile: str | None = None
+    signed: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
     """Request of a user, as the job_submit hook receives it.
 
@@ -51,7 +66,7 @@ class JobRequest:
         nodes: Least number of nodes; None if not stated.
         tasks: Number of tasks; None if not stated.
         cpus_per_task: `--cpus-per-task`, or None.
-        comment: The user's comment as submitted, signed bookings included.
+        comment: Its comment.
         script: Leading part of the batch script; None for salloc and srun.
         heterogeneous: One component of a heterogeneous job.
         recurs: A scrontab entry: Slurm runs it repeatedly under the same id, counting a restart each time.
@@ -75,7 +90,7 @@ class JobRequest:
     nodes: int | None = None
     tasks: int | None = None
     cpus_per_task: int | None = None
-    comment: str = ""
+    comment: JobComment = JobComment()
     script: str | None = None
     heterogeneous: bool = False
     recurs: bool = False

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 from fakes import KEY, FakeSlurm, signed
+from hypothesis import given
+from hypothesis import strategies as st
 
 from epilog.requeue import MOST_RESTARTS, requeue_next_attempt
 from slurm_plugin.core.comments.admin_comment import Note, read_note
@@ -47,6 +49,28 @@ def test_requeue_first_and_then_one_update_with_everything() -> None:
     assert note is not None
     assert (note.event, note.restart, note.peak_bytes, note.fault) == ("recovered", 1, 3 * GIB, "estimate")
     assert change.start_in_s is not None and change.start_in_s >= 5
+
+
+@given(
+    st.sampled_from(["COMPLETING", "FAILED", "OUT_OF_MEMORY", "PENDING", "RUNNING", "CANCELLED"]),
+    st.integers(0, 3),
+    st.integers(0, 2),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([1000, 1001]),
+)
+def test_only_the_run_that_ended_is_requeued_and_only_once(
+    state: str, restarts: int, restart: int, batch: bool, requeue: bool, user_id: int
+) -> None:
+    """A job is changed only while it is the run that ended, or its rerun that has not started."""
+    slurm = completing(state=state, restarts=restarts, batch=batch, requeue=requeue, user_id=user_id)  # type: ignore[arg-type]
+    event = requeue_next_attempt(JOB, RECOVERY, OUTCOME, PARTITION, slurm, restart=restart, key=KEY)
+    may_requeue = batch and requeue and user_id == JOB.user_id
+    ends = may_requeue and restarts == restart and state in ("COMPLETING", "FAILED", "OUT_OF_MEMORY")
+    waits = may_requeue and restarts == restart + 1 and state in ("COMPLETING", "PENDING")
+    kinds = [change if change == "requeue" else "update" for _, change in slurm.told]
+    assert kinds == ["requeue"] * ends + ["update"] * (ends or waits)
+    assert (event.kind == EventKind.RUNS_AGAIN) == (ends or waits)
 
 
 def test_a_second_epilog_of_the_same_run_requeues_nothing_twice() -> None:

@@ -19,7 +19,7 @@ from slurm_plugin.core.ledger.requeued_jobs import (
     waiting_jobs,
 )
 from slurm_plugin.core.logs.events import EventKind
-from slurm_plugin.core.records.queue_position import Turn
+from slurm_plugin.core.records.queue_position import QueuePosition
 from slurm_plugin.slurm.control import JobChange, JobView
 
 PENDING = JobView(job_id=7, user_id=1000, state="PENDING", priority=9)
@@ -39,15 +39,15 @@ def test_who_has_waited_longest_is_next(tmp_path: Path) -> None:
 
 
 def test_who_is_woken_keeps_the_turn_that_its_note_told(tmp_path: Path) -> None:
-    turn = Turn(submitted_s=5, accrues_s=6, priority=7)
-    for restart, kept in ((1, turn), (2, None)):
-        told = signed(Note(event="requeued", start_in_s=9, restart=1, turn=turn))
+    position = QueuePosition(submitted_s=5, accrues_s=6, priority=7)
+    for restart, kept in ((1, position), (2, None)):
+        told = signed(Note(event="requeued", start_in_s=9, restart=1, position=position))
         slurm = FakeSlurm(replace(PENDING, admin_comment=told))
         wake([Waiting(job_id=7, earliest_s=0.0, restart=restart)], tmp_path, slurm, FakeClock(1.0), key=KEY)
         _, change = slurm.told[-1]
         assert isinstance(change, JobChange)
         note = read_note(change.admin_comment or "")
-        assert note is not None and (note.event, note.restart, note.turn) == ("woken", restart, kept)
+        assert note is not None and (note.event, note.restart, note.position) == ("woken", restart, kept)
 
 
 def test_what_a_job_lacks_is_kept_for_a_moment(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from gpumemnet.learning.evaluate.heldout import MAIN_FORMAT, held_out
 sys.path.insert(0, str(CHECKOUT / "bench" / "estimator"))
 import estimate_errors
 
-TABLE = CHECKOUT / "slurm_plugin" / "simulate" / "estimate_errors.csv"
+TABLE = CHECKOUT / "slurm_plugin" / "simulate" / "traces" / "estimate_errors.csv"
 EVERY = 9
 
 

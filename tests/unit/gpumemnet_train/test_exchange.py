@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "bench"))
 
-from replay import exchange  # noqa: E402
+from replay.job import exchange  # noqa: E402
 from replay.options import EXCHANGES  # noqa: E402
 
 SHAPES = [(7,), (3, 5), (), (2, 2, 2), (40,)]

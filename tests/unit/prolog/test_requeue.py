@@ -15,7 +15,7 @@ from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.ledger.requeued_jobs import Waiting, waiting_jobs
 from slurm_plugin.core.logs.events import EventKind
-from slurm_plugin.core.records.queue_position import Turn
+from slurm_plugin.core.records.queue_position import QueuePosition
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.control import JobChange, JobView, Standing
 from slurm_plugin.slurm.node.hook_env import HookJob
@@ -100,27 +100,27 @@ HERE = Standing(
     submitted_s=5000,
     accrues_s=6000,
 )
-TURN = Turn(submitted_s=5000, accrues_s=6000, priority=1000, nice=100)
-FIRST = Note(event="requeued", restart=1, turn=TURN)
+POSITION = QueuePosition(submitted_s=5000, accrues_s=6000, priority=1000, nice=100)
+FIRST = Note(event="requeued", restart=1, position=POSITION)
 
 
 @pytest.mark.parametrize(
-    ("seen", "restart", "turn"),
+    ("seen", "restart", "position"),
     [
         (None, 0, None),
-        (HERE, 0, TURN),
+        (HERE, 0, POSITION),
         (replace(HERE, state="PENDING"), 0, None),
-        (replace(HERE, admin_comment="rad: booked"), 0, TURN),
+        (replace(HERE, admin_comment="rad: booked"), 0, POSITION),
         (
             replace(HERE, submitted_s=9000, admin_comment=format_note(FIRST)),
             1,
-            replace(TURN, submitted_s=9000),
+            replace(POSITION, submitted_s=9000),
         ),
-        (replace(HERE, submitted_s=9000, admin_comment=signed(FIRST)), 1, TURN),
+        (replace(HERE, submitted_s=9000, admin_comment=signed(FIRST)), 1, POSITION),
         (
             replace(HERE, submitted_s=9000, admin_comment=signed(FIRST)),
             2,
-            replace(TURN, submitted_s=9000),
+            replace(POSITION, submitted_s=9000),
         ),
     ],
     ids=[
@@ -134,7 +134,7 @@ FIRST = Note(event="requeued", restart=1, turn=TURN)
     ],
 )
 def test_the_note_tells_where_it_stood(
-    tmp_path: Path, seen: Standing | None, restart: int, turn: Turn | None
+    tmp_path: Path, seen: Standing | None, restart: int, position: QueuePosition | None
 ) -> None:
     slurm = running()
     if seen is not None:
@@ -143,7 +143,7 @@ def test_the_note_tells_where_it_stood(
     change = slurm.told[-1][1]
     assert isinstance(change, JobChange)
     note = read_note(change.admin_comment or "")
-    assert note is not None and note.turn == turn
+    assert note is not None and note.position == position
 
 
 def test_a_delay_that_slurm_refuses_is_slurms_own(tmp_path: Path) -> None:

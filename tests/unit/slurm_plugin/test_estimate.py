@@ -10,7 +10,7 @@ from gpumemnet.directives.values import DEFAULT_CONFIDENCE, LEAST_CONFIDENCE, MO
 from gpumemnet.estimators import tree_model
 from gpumemnet.profile.record import ModelProfile
 from slurm_plugin.core.booking.confidence import SHARES
-from slurm_plugin.core.comments.signed_comment import COMMENT_LIMIT, with_profile
+from slurm_plugin.core.comments.signed_comment import COMMENT_LIMIT, user_words, with_profile
 from slurm_plugin.core.config.partition import PartitionConfig
 from slurm_plugin.core.errors import ConfigError, EstimateError
 from slurm_plugin.core.records.submission import LEAST_CONFIDENCE as LEAST
@@ -36,7 +36,7 @@ def test_every_example_travels_in_a_comment_and_has_an_estimate(path: Path) -> N
     text = profile(path)
     comment = with_profile("a few words of the user's own", text)
     assert comment is not None and len(comment) < COMMENT_LIMIT
-    estimate = Estimator().estimate(user_directives_of(None, comment))
+    estimate = Estimator().estimate(user_directives_of(None, text))
     assert estimate is not None
     assert 0 < estimate.estimate_bytes <= estimate.upper_bytes
     shares, sizes = zip(*estimate.quantiles, strict=True)
@@ -88,14 +88,14 @@ def test_no_claims_are_an_unknown_need() -> None:
 
 def test_every_key_becomes_a_claim() -> None:
     directives = directives_of("#RAD memory=12G policy=collocate retry=no gpus=2\n", "job.sh", "")
-    assert user_directives_of(directives, "rad.profile:p1.0") == UserDirectives(
+    assert user_directives_of(directives, "p1.0") == UserDirectives(
         profile="p1.0", memory_bytes=12 * GIB, policy="collocate", retry=False, gpus=2
     )
 
 
 def test_our_own_marks_in_the_comment_are_no_words_of_the_user() -> None:
     comment = "rad:memory=4G rad.profile:p1.0 rad2:whole:gpus=1:try=0:retry=1:0123456789abcdef"
-    directives = directives_of(None, "job.sh", comment)
+    directives = directives_of(None, "job.sh", user_words(comment))
     assert directives is not None and directives.memory_bytes == 4 * GIB
 
 

@@ -72,6 +72,34 @@ def parse(source: str, *, path: str) -> ModelSummary:
     Raises:
         SummaryError: The table has no rows or is cut off.
     """
+    rows, columns, totals = _table(source, path)
+    rows = [row for row in rows if text.parse_count(row.cells[2]) is not None]
+    if not rows:
+        raise SummaryError(path=path, problem="the table has no layers", fix=_FIX)
+    if "total" not in totals:
+        raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=RECREATE)
+    shown_frozen = next((at for at, title in enumerate(columns) if title.startswith("Trai")), None)
+    layers = tuple(
+        _layer(row, shown_frozen, holds=at + 1 < len(rows) and rows[at + 1].depth > row.depth, path=path)
+        for at, row in enumerate(rows)
+    )
+    first = next((shape for layer in layers for shape in layer.output_shapes), ())
+    return ModelSummary(
+        format=Source.KERAS,
+        layers=layers,
+        batch_size=first[0] if first else None,
+        total_params=totals["total"],
+        trainable_params=totals.get("trainable"),
+        warnings=("TensorFlow and JAX keep other tensors than PyTorch, whose rules are applied here",),
+    )
+
+
+def _table(source: str, path: str) -> tuple[list[_Row], list[str], dict[str, int]]:
+    """Return the rows of the table, the titles of its columns, and its totals.
+
+    Raises:
+        SummaryError: It has too many rows.
+    """
     rows: list[_Row] = []
     totals: dict[str, int] = {}
     columns: list[str] = []
@@ -92,25 +120,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
                     open_row = line.strip()[0] in _BOX
         if len(rows) > text.MAX_LAYERS:
             raise SummaryError(path=path, line=number, problem="too many rows", fix=RECREATE)
-    rows = [row for row in rows if text.parse_count(row.cells[2]) is not None]
-    if not rows:
-        raise SummaryError(path=path, problem="the table has no layers", fix=_FIX)
-    if "total" not in totals:
-        raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=RECREATE)
-    shown_frozen = next((at for at, title in enumerate(columns) if title.startswith("Trai")), None)
-    layers = tuple(
-        _layer(row, shown_frozen, holds=at + 1 < len(rows) and rows[at + 1].depth > row.depth, path=path)
-        for at, row in enumerate(rows)
-    )
-    first = next((shape for layer in layers for shape in layer.output_shapes), ())
-    return ModelSummary(
-        format=Source.KERAS,
-        layers=layers,
-        batch_size=first[0] if first else None,
-        total_params=totals["total"],
-        trainable_params=totals.get("trainable"),
-        warnings=("TensorFlow and JAX keep other tensors than PyTorch, whose rules are applied here",),
-    )
+    return rows, columns, totals
 
 
 def _cells(line: str) -> list[str]:

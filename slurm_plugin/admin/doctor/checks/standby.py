@@ -10,7 +10,7 @@ from slurm_plugin.admin.doctor.finding import Finding, fail, unseen, warn
 from slurm_plugin.admin.doctor.fixes import FixAction, record
 from slurm_plugin.admin.doctor.slurm_state import beside
 from slurm_plugin.core.booking.gres_text import parse_gres
-from slurm_plugin.radd.standby import no_shards
+from slurm_plugin.radd.submission.standby import no_shards
 from slurm_plugin.slurm.versions import traits
 
 _SUBJECT = "standby"

@@ -261,7 +261,6 @@ def test_ranks_that_share_a_gpu_are_booked_each_with_what_its_file_says(
     from slurm_plugin.core.booking.decide import decide
     from slurm_plugin.core.booking.gres_text import count_of, parse_gres
     from slurm_plugin.core.booking.request import request_from
-    from slurm_plugin.core.comments.signed_comment import with_profile
     from slurm_plugin.core.config.load import parse_config
     from slurm_plugin.directives import profile_of, user_directives_of
     from slurm_plugin.estimate import Estimator
@@ -271,7 +270,7 @@ def test_ranks_that_share_a_gpu_are_booked_each_with_what_its_file_says(
     said = parse_script(f"#!/bin/sh\n#RAD model=m.rad {words}\n", "job.sh")
     assert said is not None
     text, _ = profile_of(said, (tmp_path,)) or ("", ())
-    stated = user_directives_of(said, with_profile("", text) or "")
+    stated = user_directives_of(said, text)
     assert stated.profile == text
     one = Estimator().estimate(stated)
     assert one is not None

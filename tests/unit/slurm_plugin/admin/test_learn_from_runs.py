@@ -21,8 +21,8 @@ from slurm_plugin.core.history.site_quantiles import LEAST_MODELS
 from slurm_plugin.core.history.site_quantiles_file import gpu_of
 from slurm_plugin.core.records.submission import MemoryEstimate
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.prepare import prepared
-from slurm_plugin.radd.submit import Submission
+from slurm_plugin.radd.submission.prepare import prepared
+from slurm_plugin.radd.submission.submit import Submission
 
 NOW_S = 1e9
 USERS = 4
@@ -109,7 +109,8 @@ def submission(config: Config) -> Submission:
 
 
 def estimated(config: Config) -> MemoryEstimate:
-    found = submission(config).decided(MESSAGE).estimate
+    made = submission(config)
+    found = made.decided(made.parsed(MESSAGE)).estimate
     assert found is not None
     return found
 
@@ -125,7 +126,8 @@ def test_what_all_users_ran_is_what_a_new_one_books(tmp_path: Path, score: float
     was, now = dict(before.quantiles)[0.9], dict(after.quantiles)[0.9]
     assert (now > was) == booked_more and now != was
     assert after.learned.startswith("re-calibrated by 40 runs of this site (40 models, 4 users): 95 % = ")
-    assert "learned=yes" in submission(config).answer(MESSAGE)["log"]
+    made = submission(config)
+    assert "learned=yes" in made.answer(made.parsed(MESSAGE))["log"]
 
 
 def test_another_type_of_gpu_kind_or_estimator_and_a_stated_need_are_as_shipped(tmp_path: Path) -> None:
@@ -133,9 +135,9 @@ def test_another_type_of_gpu_kind_or_estimator_and_a_stated_need_are_as_shipped(
     config = config_of(tmp_path)
     write(config)
     made = submission(config)
-    elsewhere = made.decided({**MESSAGE, "partition": "a100"}).estimate
+    elsewhere = made.decided(made.parsed({**MESSAGE, "partition": "a100"})).estimate
     assert elsewhere == shipped(other(0))
-    stated = made.decided({**MESSAGE, "script": "#RAD memory=5G model=m.txt\n"}).estimate
+    stated = made.decided(made.parsed({**MESSAGE, "script": "#RAD memory=5G model=m.txt\n"})).estimate
     assert stated is not None and stated.source == "stated" and not stated.learned
     calibrated = dataclasses.replace(config, base_mib=700)
     assert not estimated(calibrated).learned

@@ -15,6 +15,7 @@ from paths import CHECKOUT
 
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.training import TrainingSetup
+from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.errors import ConfigError, SlurmError, WireError
@@ -23,11 +24,13 @@ from slurm_plugin.core.history.runs import Run, from_line, peaks_path, record
 from slurm_plugin.core.process.background import in_background
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.radd import service as radd_service
-from slurm_plugin.radd.release import Releaser
+from slurm_plugin.radd import inbox, notes
+from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.radd.service import Service
+from slurm_plugin.radd.submission import reload
+from slurm_plugin.radd.submission.reload import Reloader
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.control import NodeView
+from slurm_plugin.slurm.control import NodeView, SlurmControl
 
 KEY = bytes(32)
 MODELS = CHECKOUT / "examples" / "models"
@@ -89,9 +92,20 @@ def write(folder: Path, text: str = TOML) -> Path:
     return folder / "rad.toml"
 
 
-def service(folder: Path, version: tuple[int, int, int] | None = (22, 5, 8)) -> tuple[Service, Heard]:
+class Radd(Service):
+    """A service with the parts that radd's main program makes."""
+
+    def __init__(
+        self, config_path: Path, slurm: SlurmControl, heard: Heard, clock: Clock | None = None
+    ) -> None:
+        clock = clock or SystemClock()
+        self.in_force = Reloader(config_path, slurm, clock)
+        super().__init__(self.in_force, heard, clock)
+
+
+def service(folder: Path, version: tuple[int, int, int] | None = (22, 5, 8)) -> tuple[Radd, Heard]:
     heard = Heard()
-    return Service(write(folder), FixedVersion(version), heard), heard
+    return Radd(write(folder), FixedVersion(version), heard), heard
 
 
 SUBMIT: dict[str, Any] = {"v": 1, "op": "submit", "user_id": 1000, "gres": "gres:gpu:1"}
@@ -149,7 +163,7 @@ def test_what_is_in_the_way_is_told_once_and_anew_where_rad_toml_is_read_again(
     made._refresh()
     assert "slurm.conf read again" in caplog.text
     assert told() == 1
-    made.reload()
+    made.in_force.reload()
     assert told() == 2
     made.stop()
 
@@ -200,7 +214,7 @@ def test_whom_a_standby_may_refuse_keeps_his_gpu_and_the_shim_hears_of_it(tmp_pa
     (tmp_path / "slurm.conf").write_text(f"{SLURM_CONF}SlurmctldHost=a\nSlurmctldHost=b\n")
     slurm, clock = Shardless(), FakeClock()
     text = TOML.replace("[paths]", f'[paths]\nsocket = "{tmp_path}/radd.sock"')
-    made = Service(write(tmp_path, text), slurm, Heard(), clock)
+    made = Radd(write(tmp_path, text), slurm, Heard(), clock)
     try:
         assert "gres" not in made.handle(SUBMIT)["set"], "the first"
         clock.sleep(60)
@@ -221,10 +235,10 @@ def test_a_broken_file_keeps_the_old_one_in_force(tmp_path: Path) -> None:
     made, _ = service(tmp_path)
     write(tmp_path, 'mode = "observed"')
     with pytest.raises(ConfigError, match="enforce, observe, off"):
-        made.reload()
-    assert made.config.mode == "enforce"
+        made.in_force.reload()
+    assert made.in_force.config.mode == "enforce"
     write(tmp_path, 'mode = "observe"\n' + TOML)
-    made.reload()
+    made.in_force.reload()
     assert made.handle(SUBMIT)["set"] == {}
     made.stop()
 
@@ -238,12 +252,14 @@ def test_the_first_submission_waits_for_no_code_and_no_weights(tmp_path: Path, e
 import sys
 from pathlib import Path
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.radd.release import Releaser
+from slurm_plugin.radd.requeued.release import Releaser
+from slurm_plugin.radd.submission.reload import Reloader
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.control import NodeView
 SlurmCommands.version = lambda self: (22, 5, 8)
-service = Service(Path({str(toml)!r}), SlurmCommands(), Releaser(SlurmCommands(), SystemClock(), key=lambda: b""))
+slurm, clock = SlurmCommands(), SystemClock()
+releaser = Releaser(slurm, clock, key=lambda: b"")
+service = Service(Reloader(Path({str(toml)!r}), slurm, clock), releaser, clock)
 loaded, opened = set(sys.modules), []
 sys.addaudithook(lambda event, args: opened.append(args[0]) if event == "open" else None)
 comment = {signed_comment.with_profile("", profile)!r}
@@ -259,27 +275,27 @@ def test_a_reload_while_slurm_conf_is_taken_over_is_not_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An admin changes both files; one thread reads slurm.conf and the other hears of the reload."""
-    begun, goes_on, prepares = threading.Event(), threading.Event(), radd_service.prepared
+    begun, goes_on, prepares = threading.Event(), threading.Event(), reload.prepared
 
     def slow(*args: Any, **more: Any) -> Any:
-        if threading.current_thread().name == "radd-learn":
+        if threading.current_thread().name == "radd-inbox":
             begun.set()
             goes_on.wait(30)
         return prepares(*args, **more)
 
-    monkeypatch.setattr(radd_service, "REFRESH_S", 0.01)
-    monkeypatch.setattr(radd_service, "prepared", slow)
+    monkeypatch.setattr(inbox, "REFRESH_S", 0.01)
+    monkeypatch.setattr(reload, "prepared", slow)
     made, _ = service(tmp_path)
     (tmp_path / "slurm.conf").write_text(SLURM_CONF + "# changed\n")
     assert begun.wait(30)
     write(tmp_path, 'mode = "observe"\n' + TOML)
-    reloads = threading.Thread(target=made.reload)
+    reloads = threading.Thread(target=made.in_force.reload)
     reloads.start()
     reloads.join(0.3)  # it waits, or is done too early
     goes_on.set()
     reloads.join(30)
     made.stop()
-    assert made.config.mode == "observe"
+    assert made.in_force.config.mode == "observe"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +304,7 @@ def test_a_reload_while_slurm_conf_is_taken_over_is_not_undone(
 )
 def test_names_that_gpumemnet_lacks_are_told_at_start(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        Service(write(tmp_path, text), FixedVersion(None), Heard())
+        Radd(write(tmp_path, text), FixedVersion(None), Heard())
 
 
 def modified(note: Note, comment: str = "", **more: Any) -> dict[str, Any]:
@@ -315,8 +331,12 @@ def test_notes_reach_the_recoverer_and_peaks_the_history(tmp_path: Path) -> None
     made.handle(modified(ended, comment))
     made.handle(modified(ended, comment, user_id=1001))  # a stamp of another owner is none
     made.handle(modified(ended, "no stamp"))
-    made.handle({"v": 1, "op": "modify", "job_id": None, "user_id": 3, "admin_comment": "rad: ended"})
-    made.handle({"v": 1, "op": "modify", "admin_comment": "an admin's own"})
+    for malformed in (
+        {"job_id": None, "user_id": 3, "admin_comment": "rad: ended"},
+        {"admin_comment": "mine"},
+    ):
+        with pytest.raises(WireError, match="a change without job_id"):
+            made.handle({"v": 1, "op": "modify", **malformed})
     made.stop()
     assert heard.notes == [(7, recovered), (7, ended), (7, ended), (7, ended)]
     lines = (tmp_path / "state" / "peaks.jsonl").read_text().splitlines()
@@ -328,14 +348,14 @@ def test_notes_reach_the_recoverer_and_peaks_the_history(tmp_path: Path) -> None
 def test_what_epilogs_wrote_is_taken_in_also_where_messages_never_cease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(radd_service, "REFRESH_S", 3600.0)
+    monkeypatch.setattr(inbox, "REFRESH_S", 3600.0)
     clock = FakeClock()
-    made = Service(write(tmp_path), FixedVersion((22, 5, 8)), Heard(), clock)
+    made = Radd(write(tmp_path), FixedVersion((22, 5, 8)), Heard(), clock)
     record(peaks_path(tmp_path / "state"), Run(user_id=1, profile_key="ab12", peak_bytes=GIB, job_id=5))
     clock.sleep(4000)
     made.handle(modified(Note(event="ended"), ""))
     made.stop()  # it ends once everything was taken in
-    assert made.peaks.knows(5)
+    assert made.in_force.peaks.knows(5)
 
 
 def has_lines(path: Path) -> bool:
@@ -349,7 +369,7 @@ SWITCHES = ("recovery", "history", "accounting")
 def test_a_switch_turns_off_its_own_part_and_no_other(tmp_path: Path, off: str | None) -> None:
     text = TOML if off is None else f"{TOML}[features]\n{off} = false\n"
     heard = Heard()
-    made = Service(write(tmp_path, text), FixedVersion((24, 11, 5)), heard)
+    made = Radd(write(tmp_path, text), FixedVersion((24, 11, 5)), heard)
     setup = TrainingSetup(batch_size=8)
     profile = profile_summary((MODELS / "resnet18_torchinfo.txt").read_text(), setup).to_text()
     script = "#!/bin/sh\n#RAD model=resnet18_torchinfo.txt batch_size=8\n"
@@ -372,20 +392,20 @@ def test_a_switch_turns_off_its_own_part_and_no_other(tmp_path: Path, off: str |
 def test_a_bug_over_one_change_does_not_keep_the_next_from_being_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(radd_service, "in_background", partial(in_background, pause_s=0.0))
+    monkeypatch.setattr(inbox, "in_background", partial(in_background, pause_s=0.0))
     made, heard = service(tmp_path)
-    read = radd_service.read_signed
+    read = notes.read_signed
 
     def trips_over_the_first(text: str, **whose: Any) -> Note | None:
         if "requeued" in text:
             raise ZeroDivisionError("a bug")
         return read(text, **whose)
 
-    monkeypatch.setattr(radd_service, "read_signed", trips_over_the_first)
+    monkeypatch.setattr(notes, "read_signed", trips_over_the_first)
     change = {"v": 1, "op": "modify", "user_id": 1000}
     for job_id, event in ((7, "requeued"), (8, "recovered")):
         note = signed(Note(event=event, start_in_s=9), job_id=job_id)  # type: ignore[arg-type]
         made.handle({**change, "job_id": job_id, "admin_comment": note})
     made.stop()
     assert [job_id for job_id, _ in heard.notes] == [8]
-    assert "internal error in radd-learn, which continues" in caplog.text
+    assert "internal error in radd-inbox, which continues" in caplog.text

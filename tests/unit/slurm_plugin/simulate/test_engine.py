@@ -17,14 +17,14 @@ from slurm_plugin.core.units import GIB
 from slurm_plugin.simulate.aftermath import REQUEUE_S
 from slurm_plugin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.simulate.engine import Engine
-from slurm_plugin.simulate.hardware import Hardware, overrunning
-from slurm_plugin.simulate.interference import Load, slowdowns, together
+from slurm_plugin.simulate.gpus.hardware import Hardware, overrunning
+from slurm_plugin.simulate.gpus.interference import Load, slowdowns, together
 from slurm_plugin.simulate.jobs import Baseline, make_job
 from slurm_plugin.simulate.metrics import metrics
 from slurm_plugin.simulate.progress import Job, Run
 from slurm_plugin.simulate.result import Result
-from slurm_plugin.simulate.trace_job import TraceJob
-from slurm_plugin.simulate.workloads import EXACT, EstimateError
+from slurm_plugin.simulate.traces.job import TraceJob
+from slurm_plugin.simulate.traces.workloads import EXACT, EstimateError
 from slurm_plugin.slurm.versions import NEWEST, Version
 
 MEMORY = 40 * GIB

@@ -19,7 +19,7 @@ from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.simulate.command import simulate
 from slurm_plugin.simulate.question import Question
-from slurm_plugin.simulate.workloads import measured
+from slurm_plugin.simulate.traces.workloads import measured
 
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "whole": ({}, {"baseline": "whole"}),

@@ -12,7 +12,7 @@ sys.path.insert(0, str(CHECKOUT / "bench" / "simulation"))
 import replayed
 import replayed_groups
 
-from slurm_plugin.simulate.interference import SLICED
+from slurm_plugin.simulate.gpus.interference import SLICED
 from slurm_plugin.simulate.metrics import metrics
 from slurm_plugin.slurm.versions import NEWEST
 

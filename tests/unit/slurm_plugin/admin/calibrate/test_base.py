@@ -69,7 +69,7 @@ def estimate_with(config: Config) -> int:
     read = profile_of(directives, (EXAMPLES,))
     assert read is not None
     stated = UserDirectives(profile=read[0])
-    assert user_directives_of(None, "") == UserDirectives()
+    assert user_directives_of(None, None) == UserDirectives()
     estimate = Estimator.from_config(config).estimate(stated)
     assert estimate is not None
     return estimate.estimate_bytes

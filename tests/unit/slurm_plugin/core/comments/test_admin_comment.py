@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin.core.comments.admin_comment import Note, format_note, read_note, read_signed, signed_note
 from slurm_plugin.core.comments.signed_comment import COMMENT_LIMIT, sign, signed_booking
-from slurm_plugin.core.records.queue_position import Turn
+from slurm_plugin.core.records.queue_position import QueuePosition
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import MIB
 
@@ -25,9 +25,9 @@ SIZES = st.none() | st.integers(0, 10**6).map(lambda mib: mib * MIB)
         estimate_bytes=SIZES,
         peak_bytes=SIZES,
         ran_s=st.none() | st.integers(0, 10**8),
-        turn=st.none()
+        position=st.none()
         | st.builds(
-            Turn,
+            QueuePosition,
             submitted_s=st.integers(0, 10**11),
             accrues_s=st.none() | st.integers(0, 10**11),
             priority=st.integers(0, 2**32),
@@ -51,7 +51,9 @@ def test_other_text_is_no_note(text: str) -> None:
     assert read_note(text) is None
 
 
-SIGNED = Note(event="requeued", start_in_s=5, restart=2, turn=Turn(submitted_s=1, accrues_s=1, priority=9))
+SIGNED = Note(
+    event="requeued", start_in_s=5, restart=2, position=QueuePosition(submitted_s=1, accrues_s=1, priority=9)
+)
 WHOSE = {"job_id": 7, "user_id": 1000}
 
 

@@ -54,6 +54,18 @@ def test_a_stamp_comes_back_from_any_comment(booking: Booking, comment: str, use
     assert signed_comment.read_signed_booking(text, user_id=user_id, key=KEY[::-1]) is None
 
 
+@given(booking=BOOKINGS, comment=COMMENTS, profile=st.none() | st.just("p1.0.1-2"))
+def test_a_comment_has_three_parts(booking: Booking, comment: str, profile: str | None) -> None:
+    signed = signed_comment.signed_booking(booking, user_id=7, key=KEY)
+    named = "" if profile is None else f" rad.profile:{profile}"
+    found = signed_comment.read_comment(f"{comment} {signed}{named}")
+    assert found.words == signed_comment.user_words(comment) == signed_comment.user_words(found.words)
+    assert found.signed == signed
+    if signed_comment.profile_in(comment) is None:
+        assert found.profile == profile
+    assert signed_comment.verified_booking(found, user_id=7, key=KEY) == booking
+
+
 @given(booking=BOOKINGS, at=st.integers(0, 200), letter=st.characters())
 def test_a_changed_stamp_is_none(booking: Booking, at: int, letter: str) -> None:
     stamp = signed_comment.signed_booking(booking, user_id=7, key=KEY)

@@ -1,0 +1,88 @@
+"""Answer radd's messages by operation."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from slurm_plugin.core.booking.request import request_from
+from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.errors import WireError
+from slurm_plugin.core.logs.daemon_log import about
+from slurm_plugin.core.logs.events import EventKind
+from slurm_plugin.radd.protocol.messages import Modified, Submitted, modified_from
+from slurm_plugin.radd.protocol.reply import VERSION, checked_version
+from slurm_plugin.radd.protocol.undecided import Undecided
+from slurm_plugin.radd.submission.reload import Reloader
+from slurm_plugin.slurm.versions import written
+
+log = logging.getLogger("radd")
+
+
+class Dispatcher:
+    """Answers from what is in force; what need not be done before the answer goes to `later`."""
+
+    def __init__(
+        self, in_force: Reloader, later: Callable[[Submitted | Modified], None], clock: Clock
+    ) -> None:
+        """Start with no reported count of undecided submissions.
+
+        Args:
+            in_force: What answers submissions.
+            later: Takes a message that is handled outside of the request.
+            clock: Time.
+        """
+        self._in_force, self._later, self._clock = in_force, later, clock
+        self._undecided = Undecided()
+
+    def handle(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Answer one message.
+
+        Raises:
+            WireError: It is malformed.
+        """
+        operation = fields.get("op")
+        if operation == "ping":
+            return self._pong()
+        if operation == "status":
+            return self._status()
+        checked_version(fields)
+        if operation == "submit":
+            self._note_undecided(fields.get("undecided"))
+            return self._submit(fields)
+        if operation == "change":
+            return self._in_force.submission.answer_change(request_from(fields))
+        if operation == "modify":
+            self._later(modified_from(fields))
+            return {"v": VERSION}
+        raise WireError(f"unknown operation {operation!r}")
+
+    def _submit(self, fields: Mapping[str, Any]) -> Mapping[str, Any]:
+        submission = self._in_force.submission
+        job = self._in_force.standby.noted(submission.parsed(fields))
+        reply = submission.answer(job)
+        if submission.config.features.history and job.request.comment.profile is not None:
+            self._later(job)
+        return reply
+
+    def _pong(self) -> dict[str, Any]:
+        undecided = self._undecided.as_answer(now_s=self._clock.now_s())
+        return {"v": VERSION, "pong": True, "leaves_jobs": self._in_force.submission.leave_jobs, **undecided}
+
+    def _status(self) -> dict[str, Any]:
+        config = self._in_force.config
+        return {
+            "v": VERSION,
+            "mode": config.mode,
+            "estimator": config.estimator,
+            "slurm": written(self._in_force.version),
+            "partitions": sorted(name for name, each in config.partitions.items() if each.collocate),
+        }
+
+    def _note_undecided(self, total: object) -> None:
+        before = self._undecided
+        self._undecided = before.with_count(total, now_s=self._clock.now_s())
+        if self._undecided.total and self._undecided.total != before.total:
+            text = "%d submissions without a decision, as reported since radd started"
+            log.warning(text, self._undecided.total, extra=about(EventKind.UNDECIDED))

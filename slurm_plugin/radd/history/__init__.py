@@ -1,0 +1,1 @@
+"""Earlier runs: observed peaks, and the models behind them."""

@@ -1,0 +1,1 @@
+"""radd's messages: the socket, their form, and what the shim does without radd."""

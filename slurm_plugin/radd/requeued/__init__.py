@@ -1,0 +1,1 @@
+"""Requeued jobs: when they may start, and with which priority."""

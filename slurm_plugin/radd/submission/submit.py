@@ -1,0 +1,200 @@
+"""Answer the hooks of job_submit.lua: one message in, one reply out, no call to Slurm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from slurm_plugin.core.booking import messages
+from slurm_plugin.core.booking.available_gres import gpus_for
+from slurm_plugin.core.booking.bookings import gpus_of, processes_of
+from slurm_plugin.core.booking.decide import decide
+from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.comments.admin_comment import Note, format_note
+from slurm_plugin.core.config.compute import with_waits
+from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.errors import EstimateError
+from slurm_plugin.core.history.observed import Seen, with_runs
+from slurm_plugin.core.history.site_quantiles import Limits
+from slurm_plugin.core.history.site_quantiles_file import applied, gpu_of, group_of
+from slurm_plugin.core.records.submission import JobRequest, MemoryEstimate, Rewrite, UserDirectives
+from slurm_plugin.directives import BEHIND, directives_of, user_directives_of
+from slurm_plugin.estimate import Estimator
+from slurm_plugin.radd.protocol.messages import NO_NAME, Submitted, submitted_from
+from slurm_plugin.radd.protocol.reply import Decided, Reply, reply_of
+
+
+class Peaks(Protocol):
+    """Records of earlier runs."""
+
+    def seen(self, user_id: int, profile_key: str, *, processes: int = 1) -> Seen | None:
+        """Return the record of one process of a job that this user ran before; None if it is new.
+
+        Args:
+            user_id: The user.
+            profile_key: `ModelProfile.key`.
+            processes: Number of processes that share a GPU.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """All that answering needs, read beforehand.
+
+    Attributes:
+        config: rad.toml.
+        key: The cluster's key.
+        estimator: This site's estimator.
+        peaks: Observed peaks; None if history is off.
+        site: What all users' runs say of groups of jobs (`site_quantiles`); empty for nothing.
+        whole_as_gpu: Request an exclusive GPU as `gpu:1`, by partition name; a name not in it means False.
+        reserves_shards: A job that requests shards starts in a reservation of parts of nodes.
+        forgets_shards: A slurmctld that has just started refuses requests for shards.
+        max_shard_gpus: Most GPUs of one node that the shards of one job may be on; 0 where Slurm keeps them on one GPU.
+        leave_jobs: Why this Slurm cannot do what RAD would request, so that no job is changed; "" if it can.
+    """
+
+    config: Config
+    key: bytes
+    estimator: Estimator
+    peaks: Peaks | None = None
+    site: Mapping[str, Limits] = field(default_factory=dict)
+    whole_as_gpu: Mapping[str, bool]
+    reserves_shards: bool = True
+    forgets_shards: bool = False
+    max_shard_gpus: int = 0
+    leave_jobs: str = ""
+
+    def parsed(self, fields: Mapping[str, Any]) -> Submitted:
+        """Return the submission that a message describes, as this Slurm takes it.
+
+        Raises:
+            WireError: The message is not one of job_submit.lua's.
+        """
+        return submitted_from(
+            fields,
+            honour_reserved_parts=not self.reserves_shards,
+            honour_new_controller=self.forgets_shards,
+        )
+
+    def answer(self, job: Submitted) -> Reply:
+        """Return the reply to a submission."""
+        made = self.decided(job)
+        reply = reply_of(made, key=self.key)
+        booking = made.rewrite.booking
+        if self.config.features.accounting and booking is not None and booking.estimate_bytes is not None:
+            reply["set"]["admin_comment"] = format_note(
+                Note(event="booked", estimate_bytes=booking.estimate_bytes)
+            )
+        return reply
+
+    def decided(self, job: Submitted) -> Decided:
+        """Return the decision on a submission and the messages for its user; the dry run uses it, too."""
+        request = job.request
+        if self.config.mode == "off" or not self.config.features.submit:
+            return Decided(request=request, rewrite=Rewrite(reason="off"))
+        if self.leave_jobs:
+            return Decided(request=request, rewrite=Rewrite(reason="no shards here"))
+        stated, faults = self._stated(job)
+        estimate = self._estimate(request, stated)
+        rewrite = decide(
+            request,
+            stated,
+            estimate,
+            config=self.config,
+            whole_as_gpu=self.whole_as_gpu.get(request.partition or self.config.default_partition, False),
+            max_shard_gpus=self.max_shard_gpus,
+        )
+        more = self._unexpected(job, estimate, rewrite)
+        rewrite = replace(rewrite, messages=(*rewrite.messages, *more))
+        shown = () if self.config.mode == "observe" else _with_consequence(faults, rewrite)
+        return Decided(request=request, rewrite=rewrite, estimate=estimate, faults=shown)
+
+    def answer_change(self, request: JobRequest) -> Reply:
+        """Return the reply to the change of a waiting job's request after it was booked.
+
+        The outcome of the change is unknown here: Slurm may refuse parts of it after the reply. So the booking is only
+        marked, and the Prolog queries what was allocated.
+        """
+        booked = signed_comment.verified_booking(request.comment, user_id=request.user_id, key=self.key)
+        changed = None if booked is None else replace(booked, changed=True)
+        made = Decided(request=request, rewrite=Rewrite(booking=changed, reason="changed"))
+        return reply_of(made, key=self.key)
+
+    def _unexpected(
+        self, job: Submitted, estimate: MemoryEstimate | None, rewrite: Rewrite
+    ) -> tuple[str, ...]:
+        """Return lines on directives that have another effect than their user expects."""
+        partition = job.request.partition
+        if self.config.mode == "observe":
+            return ()
+        if self.config.manages_only_some(partition):
+            mixed = messages.mixed_partitions(partition or self.config.default_partition)
+            return (mixed,) if stated_in(job) != (UserDirectives(), ()) else ()
+        if estimate is None or estimate.source != "stated" or rewrite.booking is None:
+            return ()
+        base_bytes = self.estimator.gpu_model().base_bytes
+        too_little = estimate.estimate_bytes < base_bytes
+        return (messages.below_a_process(estimate.estimate_bytes, base_bytes),) if too_little else ()
+
+    def _stated(self, job: Submitted) -> tuple[UserDirectives, tuple[str, ...]]:
+        """Return the user's requirements, and a line for each fault in them."""
+        partition = self.config.partition(job.request.partition)
+        if partition is None or not partition.managed:
+            return UserDirectives(), ()  # an unchanged job gets no message
+        stated, faults = stated_in(job)
+        unread = (f"RAD: {job.script_name}: {BEHIND}",) if job.script_goes_on else ()
+        return stated, (*faults, *unread)
+
+    def _estimate(self, request: JobRequest, stated: UserDirectives) -> MemoryEstimate | None:
+        """Return the need of one process, by the model and by what is known of earlier runs; None if unknown."""
+        estimate = self._by_model(request, stated)
+        if self.peaks is None or estimate is None or estimate.profile_key is None:
+            return estimate
+        processes = processes_of(request, stated, gpus_of(request))
+        seen = self.peaks.seen(request.user_id, estimate.profile_key, processes=processes)
+        return estimate if seen is None else _with_seen(estimate, seen)
+
+    def _by_model(self, request: JobRequest, stated: UserDirectives) -> MemoryEstimate | None:
+        """Return the largest need on the GPUs that it may start on, with what all users' runs say of such models."""
+        partition = self.config.partition(request.partition)
+        each = [self.estimator.on(gpu).estimate(stated) for gpu in gpus_for(partition, request.requested)]
+        known = [one for one in each if one is not None]
+        estimate = max(known, key=lambda one: one.upper_bytes, default=None)
+        if estimate is None or not estimate.kind:
+            return estimate
+        limits = self.site.get(group_of(estimate.kind, gpu_of(self.config, request.partition)))
+        return estimate if limits is None else applied(estimate, limits)
+
+
+def stated_in(job: Submitted) -> tuple[UserDirectives, tuple[str, ...]]:
+    """Return the requirements in a job's comment or script, and a line for each fault in them."""
+    comment = job.request.comment
+    try:
+        directives = directives_of(job.request.script, job.script_name, comment.words)
+    except EstimateError as exc:
+        return UserDirectives(), tuple(f"RAD: {line}" for line in exc.lines)
+    stated = user_directives_of(directives, comment.profile)
+    if directives is None or directives.model is None or stated.profile is not None:
+        return stated, ()
+    where = f"{directives.path}:{directives.line}: " if directives.line else ""
+    why = (messages.NO_FILE,) if directives.path == NO_NAME else ()
+    return stated, (f"RAD: {where}no model summary was read, so the GPU memory need is unknown", *why)
+
+
+def _with_consequence(faults: tuple[str, ...], rewrite: Rewrite) -> tuple[str, ...]:
+    """Return lines about faults, and what they mean for the job where its decision does not say it."""
+    if not faults or rewrite.refusal is not None or rewrite.reason == "no gpu":
+        return faults
+    return (*faults, messages.without_that(rewrite.reason == "exclusive"))
+
+
+def _with_seen(estimate: MemoryEstimate, seen: Seen) -> MemoryEstimate:
+    """Return an estimate with what earlier runs of the same job showed; a need that the user states stays."""
+    need = estimate if estimate.source == "stated" else with_runs(estimate, seen)
+    if seen.smact is None:
+        return replace(need, smact=estimate.smact, busy=estimate.busy)
+    busy = with_waits(estimate.busy, estimate.smact, seen.smact)
+    return replace(need, smact=seen.smact, smact_seen=True, busy=busy)

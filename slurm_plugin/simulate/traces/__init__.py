@@ -1,0 +1,1 @@
+"""Traces of jobs: read from a file, dealt out to users, with the loads of their workloads."""
