@@ -118,8 +118,8 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad-estimate job.sh --json": Run(says=r'^{"version": 1, .*"shards": \d+'),
         "rad-estimate job.sh --largest": Run(says=r"whole GPU +\d+ +\d+"),
         "rad-estimate job.sh --sweep": Run(says=r"\n +64  amp +yes +\d+"),
-        "rad-estimate job.sh --cards --ask": Run(says=r"\ngpu +h200 +\d+"),
-        "rad-estimate model.txt --cards": Run(says=r"\ngpu +h200 +\d+"),
+        "rad-estimate job.sh --compare --ask": Run(says=r"\ngpu +h200 +\d+"),
+        "rad-estimate model.txt --compare": Run(says=r"\ngpu +h200 +\d+"),
         "rad-estimate job.sh --plot -": Run(says="(?s)forward .*at the peak"),
     },
     "docs/admin/install.md": {

@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python bench/cost/kept_turns.py [--jobs 10000]      (as root, after `make setup`)
 
-A real slurmctld has so many waiting jobs, each submitted by itself. Told are what radd asks Slurm (`squeue`, `sinfo`,
-`scontrol show config`), what slurmctld itself says that it took for these questions (`sdiag`), and what radd computes
-then, for one put-back job and for more, each of which stood first.
+A real slurmctld has so many waiting jobs, each submitted by itself. Printed are what radd asks Slurm (`squeue`,
+`sinfo`, `scontrol show config`), what slurmctld itself says that it took for these questions (`sdiag`), and what radd
+computes then, for one requeued job and for more, each of which was first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     home, _ = home_of(ROOT)
     cluster = Cluster(Place(root=home / "turns", venv=home / "venv"))
-    spec = ClusterSpec(ours=False, slurm_conf=(f"MaxJobCount={2 * options.jobs}",))
+    spec = ClusterSpec(with_rad=False, slurm_conf=(f"MaxJobCount={2 * options.jobs}",))
     try:
         cluster.up(spec)
         submit(cluster, JOB, options.jobs // LOOPS, LOOPS)
@@ -64,13 +64,13 @@ def _measure(cluster: Cluster) -> None:
     print(f"{took_s:.2f} s for sinfo, {config_s:.2f} s for scontrol show config")
     ageing, now_s = Ageing.from_config(config), time.time()
     first = max(job.priority for job in waiting)
-    stood = {
+    was_at = {
         job.job_id: Turn(submitted_s=job.submitted_s, accrues_s=job.accrues_s, priority=first)
         for job in waiting
     }
     meeting = [node.partitions for node in nodes]
     for many in KEPT:
-        turns = dict(list(stood.items())[-many:])
+        turns = dict(list(was_at.items())[-many:])
         took_s, found = _median(partial(lifts, turns, waiting, {}, ageing, meeting, now_s=now_s))
         print(f"{took_s:.3f} s to compute by how much {many} of them are raised ({len(found)})")
 

@@ -63,12 +63,12 @@ def traced(job: tuple[dict[str, Any], str]) -> dict[str, Any]:
         seconds = time.monotonic() - begin
         path.write_bytes(lzma.compress(pickle.dumps((trace, seconds)), preset=0))
     peaks = replay(trace.events)
-    card = gpu_named("h200")
+    gpu = gpu_named("h200")
     return {
         "allocated_peak_bytes": peaks.allocated_bytes,
         "reserved_peak_bytes": peaks.reserved_bytes,
         "process_peak_bytes": peaks.reserved_bytes
-        + (card.conv_base_bytes if trace.uses_cudnn() else card.base_bytes),
+        + (gpu.conv_base_bytes if trace.uses_cudnn() else gpu.base_bytes),
         "convolution_bytes": trace.largest_convolution_bytes(),
         "phases": phase_peaks(trace),
         "seconds": seconds,
@@ -175,9 +175,9 @@ def report(pairs: list[Pair], worst: int) -> None:
             f"{key.split('_')[0]} {result[key] / MIB:.0f}/{row[key] / MIB:.0f}"
             for key in ("allocated_peak_bytes", "process_peak_bytes")
         ]
-        for ours, theirs in (("forward", "forward"), ("backward", "backward"), ("optimizer", "step")):
-            missed = (result["phases"][ours] - row["phase_peak_bytes"][theirs]) / MIB
-            parts.append(f"{ours} {missed:+.0f}")
+        for own, other in (("forward", "forward"), ("backward", "backward"), ("optimizer", "step")):
+            missed = (result["phases"][own] - row["phase_peak_bytes"][other]) / MIB
+            parts.append(f"{own} {missed:+.0f}")
         name = f"{row['family']}/{row['style']} {row['index']} {row['precision']} {row['optimizer']}"
         print(name, f"batch {row['batch_size']}", *parts)
 

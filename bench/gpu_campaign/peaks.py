@@ -20,7 +20,7 @@ from gpu_campaign.history import History
 from gpumemnet.tracing.script import inside
 
 FOLDER = "RAD_PEAKS_FOLDER"
-"""Variable of the environment: where notes go. It also tells which processes the script started."""
+"""Variable of the environment: where notes go. It also shows which processes the script started."""
 KEPT_STEPS = 3
 """Steps of which every allocation is kept: two, as a trace has them, and one to see that nothing changes."""
 WRITTEN_EVERY_S = 0.2
@@ -126,9 +126,9 @@ class Notes:
                 "alloc_retries": self._torch.cuda.memory_stats()["num_alloc_retries"],
             }
         path = self._folder / f"notes.{self._rank}.json"
-        beside = path.with_suffix(".part")
-        beside.write_text(json.dumps(notes), encoding="utf-8")
-        beside.replace(path)
+        draft = path.with_suffix(".part")
+        draft.write_text(json.dumps(notes), encoding="utf-8")
+        draft.replace(path)
 
 
 def _version(name: str) -> str:

@@ -72,14 +72,14 @@ def predict(options: argparse.Namespace) -> Prediction:
 
 def _question(options: argparse.Namespace) -> Question:
     policy, users = POLICIES[options.policy], dealt_of(options)
-    baseline: Baseline = "rad" if policy.ours else "hand" if policy.shared else "whole"
+    baseline: Baseline = "rad" if policy.with_rad else "hand" if policy.shared else "whole"
     known: dict[str, Estimates] = {"oracle": "oracle", "none": "none"}
     return Question(
         trace=options.trace,
         nodes=1,
         gpus_per_node=options.gpus,
         gpu_memory_mib=options.gpu_memory_mib,
-        settings=_settings(options) if policy.ours else PartitionConfig(),
+        settings=_settings(options) if policy.with_rad else PartitionConfig(),
         baseline=baseline,
         estimates=known.get(options.estimates, "measured"),
         gradients="one by one" if options.exchange == COPIES else "buckets",

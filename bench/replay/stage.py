@@ -1,4 +1,4 @@
-"""What a run stands on: a private Slurm over real or simulated cards, MPS as a site has it, the server of trainings."""
+"""What a run stands on: a private Slurm over real or simulated GPUs, MPS as a site has it, the server of trainings."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Stage:
     """The processes that a run needs, and where its files are.
 
     Attributes:
-        simulated: Whether the cards are.
+        simulated: Whether the GPUs are.
         place: Of the private Slurm.
         cluster: The private Slurm.
         folder: Where jobs run; what trainings write of themselves is in `records`.
         source: What trainings import.
         texts: Texts of the workloads' models.
-        mps: Folders of the MPS daemons, by account and index of their card.
+        mps: Folders of the MPS daemons, by account and index of their GPU.
         accounts: Accounts of the users, in their order.
     """
 
@@ -174,7 +174,7 @@ class Stage:
         spec = ClusterSpec(
             nodes=(node,),
             sharing="mps",
-            ours=self.policy.ours,
+            with_rad=self.policy.with_rad,
             slurm_conf=SLURM_CONF,
             scheduler=(f"bf_min_age_reserve={min_age_reserve_s(self.options)}",),
             rad_toml=lines,
@@ -182,14 +182,14 @@ class Stage:
             spread_shards=("share_multi_gpu", "true") in self.options.set,
         )
         self.cluster.up(spec)
-        if self.policy.ours and self.options.estimates in ESTIMATORS:
+        if self.policy.with_rad and self.options.estimates in ESTIMATORS:
             self.cluster.set_rad("estimator", json.dumps(self.options.estimates))
         if self.policy.mps and not self.simulated:
             for account in self.accounts:
                 self._start_mps(account, uuids)
 
     def _start_mps(self, account: str, uuids: Sequence[str]) -> None:
-        """Start an account's MPS daemon for each card, as a site without us would.
+        """Start an account's MPS daemon for each GPU, as a site without us would.
 
         A daemon that several accounts used would serve one of them at a time; servers of several daemons take turns.
         """

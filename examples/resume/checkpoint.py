@@ -38,7 +38,7 @@ class Slot:
     """
 
     def __init__(self) -> None:
-        self._told: int | None = None
+        self._reported: int | None = None
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, self._note)
         os.register_at_fork(after_in_child=_ordinary_signals)  # the workers of a DataLoader end as ever
@@ -46,7 +46,7 @@ class Slot:
     @property
     def is_over(self) -> bool:
         """Whether a signal came; look after each step."""
-        return self._told is not None
+        return self._reported is not None
 
     def come_back(self) -> NoReturn:
         """Leave, after the checkpoint; if the slot ended, put the job back into the queue under its id.
@@ -54,12 +54,12 @@ class Slot:
         A job that got SIGTERM is not put back here: Slurm has done that, or the user has cancelled it.
         """
         job_id = os.environ.get("SLURM_JOB_ID")
-        if job_id is not None and self._told == signal.SIGUSR1:
+        if job_id is not None and self._reported == signal.SIGUSR1:
             subprocess.run(["scontrol", "requeue", job_id], check=False)
         sys.exit(RUN_AGAIN)
 
     def _note(self, number: int, frame: object) -> None:
-        self._told = self._told or number
+        self._reported = self._reported or number
 
 
 def _ordinary_signals() -> None:

@@ -170,8 +170,8 @@ class _Requeued:
 
 
 def _requeued(job: Standing, turn: Turn, boosted: int, ageing: Ageing, *, now_s: float) -> _Requeued:
-    raised_by_others = max(0, turn.nice - job.nice - boosted)
-    missing = max(0, overrun_gpus(turn, job, ageing, now_s=now_s) - raised_by_others)
+    raised_by_other_boosts = max(0, turn.nice - job.nice - boosted)
+    missing = max(0, overrun_gpus(turn, job, ageing, now_s=now_s) - raised_by_other_boosts)
     return _Requeued(job=job, turn=turn, unboosted=job.priority - boosted, missing=missing)
 
 
