@@ -83,9 +83,6 @@ TRIALS: dict[str, dict[str, Trial]] = {
     "README.md": {
         "make demo": RunBy(".ci/run", "make demo"),
         "make test": NotRun("runs a part of what CI runs with make test-all"),
-        ".rad/venv/bin/rad report docs/results/replay/*users6*.json.xz --out .rad/users.html": RunBy(
-            "tests/unit/slurm_plugin/admin/report/test_report.py", "*users6*.json.xz"
-        ),
         "rad-estimate --save m.rad -- python train.py": RunBy(
             "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
         ),

@@ -109,7 +109,7 @@ def shown() -> dict[str, list[list[str]]]:
 
 
 def test_every_table_is_known() -> None:
-    assert list(shown()) == list(TABLES)
+    assert shown().keys() == TABLES.keys()
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -220,9 +220,10 @@ MEANS_OF_README = {
 
 
 def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path) -> None:
-    """README.md names these files, and has the means of two runs."""
-    readme = (CHECKOUT / "README.md").read_text()
-    assert "docs/results/replay/*users6*.json.xz" in readme
+    """README.md has the means of two runs, and names the report with the command that prints each."""
+    readme, report = (CHECKOUT / "README.md").read_text(), "docs/measurements/2026-11-users.md"
+    assert report in readme
+    assert "rad report docs/results/replay/*users6*.json.xz" in (CHECKOUT / report).read_text()
     printed = reported(["*users6*.json.xz"], tmp_path).partition("\nphilly_t1,")[2]
     whole: dict[str, float] = {}
     for name in MEANS_OF_README.values():
