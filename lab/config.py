@@ -223,7 +223,7 @@ def hook(name: str, place: Place) -> str:
 
 
 NEW_CLUSTER = '  proc = "/nowhere", -- a cluster that begins with no saved state knows its shards at once'
-"""Tells the shims that a newly started slurmctld restores no state: see rad_request.lua."""
+"""Informs the shims that a newly started slurmctld restores no state: see rad_request.lua."""
 
 
 def lua_settings(place: Place, slurm_uid: int) -> str:

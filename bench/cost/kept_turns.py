@@ -1,4 +1,4 @@
-"""What it costs to keep the turns of jobs that were put back, on a cluster where many jobs wait: once in ten seconds.
+"""What it costs to keep requeued jobs' queue positions on a cluster where many jobs wait: once in ten seconds.
 
     PYTHONPATH=. python bench/cost/kept_turns.py [--jobs 10000]      (as root, after `make setup`)
 

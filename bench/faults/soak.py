@@ -210,7 +210,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--rate", type=float, default=2.0, help="submissions a second")
     parser.add_argument("--limit-s", type=float, default=3000.0)
-    parser.add_argument("--alone", action="store_true", help="Slurm without us")
+    parser.add_argument("--alone", action="store_true", help="Slurm without RAD")
     parser.add_argument("--out", type=Path, default=Path("soak.json"))
     parser.add_argument("--plot", nargs="+", type=Path, metavar="JSON")
     options = parser.parse_args()

@@ -118,12 +118,12 @@ def say(name: str, predicted: Floats, measured: Floats) -> None:
 
 
 def say_work(groups: Groups, fitted: Floats) -> None:
-    """Print what a GPU gets done by the sum of SM activity alone: measured, the card's own, and the model's error."""
+    """Print what a GPU gets done by the sum of SM activity alone: measured, the GPU's own, and the model's error."""
     work = np.where(groups.present, groups.busy * groups.intensity, 0)
     total, done = work.sum(1), (work / groups.slowdown).sum(1)
     off = np.abs((work / fitted).sum(1) / done - 1)
     print(
-        "\n| sum of SMACT alone | groups | done, P10 | median | P90 | card's SMACT, median | model off, median | P90 |"
+        "\n| sum of SMACT alone | groups | done, P10 | median | P90 | GPU's SMACT, median | model off, median | P90 |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for low, high in pairwise((0.0, 0.5, 0.75, 1.0, 1.5, 2.0, 9.0)):

@@ -85,7 +85,7 @@ def plan(
 ) -> tuple[Planned, ...]:
     """Return the jobs of a trace that so many GPUs can run, or the first of them.
 
-    A loader is as slow, beside the training, as the trace has it: the job waits for data the same share of its time.
+    A loader is as slow, relative to the training, as the trace has it: the job waits for data the same share of time.
 
     Args:
         trace: The file.

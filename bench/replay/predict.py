@@ -25,7 +25,7 @@ PACE_S = 0.4
 BACKFILL_S = 2.0
 """bf_interval of the replay's Slurm (lab/config.py)."""
 AROUND_S = 30.0
-"""What a run takes beside its jobs: Slurm comes up and goes down, trainings' libraries are loaded."""
+"""What a run takes apart from its jobs: Slurm comes up and goes down, trainings' libraries are loaded."""
 OFF = {"whole": 1.05}
 """How much longer than simulated a run may take: with whole GPUs simulation and replays agree to one in a hundred."""
 MOST_OFF = 1.25

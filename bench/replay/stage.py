@@ -189,7 +189,7 @@ class Stage:
                 self._start_mps(account, uuids)
 
     def _start_mps(self, account: str, uuids: Sequence[str]) -> None:
-        """Start an account's MPS daemon for each GPU, as a site without us would.
+        """Start an account's MPS daemon for each GPU, as a site without RAD would.
 
         A daemon that several accounts used would serve one of them at a time; servers of several daemons take turns.
         """

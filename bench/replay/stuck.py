@@ -48,7 +48,7 @@ class Patience:
 
 
 def _waits_for_its_time(job: Fields) -> bool:
-    """Return whether Slurm looks at a job only later, as at one that was put back."""
+    """Return whether Slurm looks at a job only later, as at one that was requeued."""
     at = job.get("EligibleTime", "")
     known = job.get("JobState") == "PENDING" and at[:1].isdigit()
     return known and at > time.strftime("%Y-%m-%dT%H:%M:%S")

@@ -46,7 +46,7 @@ def groups(run: Mapping[str, Any]) -> Iterator[list[Member]]:
 
 
 def side_by_side(run: Mapping[str, Any]) -> Iterator[tuple[float, float, Mapping[str, list[Trainer]]]]:
-    """Yield each stretch of time in which nobody comes or goes: when it begins and ends, and who trains on each GPU."""
+    """Yield each stretch of time in which no job comes or goes: its begin, its end, and the jobs on each GPU."""
     rows = [(job, job["runs"][-1]) for job in run["jobs"] if job["runs"]]
     rows = [(job, last) for job, last in rows if last.get("progress") and job["steps"]]
     changes = sorted({last[name] for _, last in rows for name in ("called_s", "trains_s", "end_s")})

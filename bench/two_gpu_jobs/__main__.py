@@ -5,7 +5,7 @@
 As root on a host with two GPUs, PyTorch and transformers, with both to itself; about two minutes.
 
 - copies, nccl: steps a second of a training on both GPUs (one process that copies gradients; two processes under NCCL)
-  and of four trainings beside it on each: each GPU's behind a daemon of their own and the two-GPU one past MPS
+  and of four trainings next to it on each: each GPU's behind a daemon of their own and the two-GPU one past MPS
   (`apart`), all behind one daemon (`node`), and none behind any (`streams`).
 - facts: what such a daemon costs each GPU, to which GPU a limit applies, and which clients a fatal fault ends.
 """

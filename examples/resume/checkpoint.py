@@ -32,8 +32,8 @@ KEPT = 2
 class Slot:
     """The time that Slurm gives to this run.
 
-    Its end is told by a signal: SIGUSR1 where the script asks for one (`#SBATCH --signal=B:USR1@120`: 120 s before its
-    time limit, or up to a minute earlier), SIGTERM when a job is preempted, requeued or cancelled. Slurm's KillWait
+    Its end is announced by a signal: SIGUSR1 where the script asks for one (`#SBATCH --signal=B:USR1@120`: 120 s before
+    its time limit, or up to a minute earlier), SIGTERM when a job is preempted, requeued or cancelled. Slurm's KillWait
     or the partition's GraceTime says how long a job may then go on; SIGKILL follows.
     """
 
@@ -51,7 +51,7 @@ class Slot:
     def come_back(self) -> NoReturn:
         """Leave, after the checkpoint; if the slot ended, put the job back into the queue under its id.
 
-        A job that got SIGTERM is not put back here: Slurm has done that, or the user has cancelled it.
+        A job that got SIGTERM is not requeued here: Slurm has done that, or the user has cancelled it.
         """
         job_id = os.environ.get("SLURM_JOB_ID")
         if job_id is not None and self._reported == signal.SIGUSR1:

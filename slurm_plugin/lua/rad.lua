@@ -46,7 +46,7 @@ local function ask(message)
   local reply, fault = json.decode(line)
   if type(reply) ~= "table" then
     return nil, "radd's reply: " .. tostring(fault)
-  elseif reply.error or not request.is_ours(reply) then
+  elseif reply.error or not request.is_of_radd(reply) then
     return nil, "radd: " .. tostring(reply.error or "another protocol version")
   end
   return reply

@@ -112,7 +112,7 @@ function request.message(op, values)
 end
 
 -- Whether a reply speaks this protocol.
-function request.is_ours(reply)
+function request.is_of_radd(reply)
   return reply.v == PROTOCOL
 end
 

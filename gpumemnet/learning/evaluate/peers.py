@@ -225,7 +225,7 @@ def _residual(train: Floats, target: Floats, test: Floats) -> Floats:
 def _logs(names: list[str], features: Floats) -> Floats:
     scaled: Floats = features.copy()
     for column, name in enumerate(names):
-        if name.startswith(("peak_", "card_")) or name in (
+        if name.startswith(("peak_", "gpu_")) or name in (
             "allocated",
             "largest",
             "params",
