@@ -60,5 +60,5 @@ def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:
         The summary.
     """
     summary = batch_first(parse_text(text, path=path))
-    doubts = (*ways.check(summary, path=path), *contradictions.check(summary, setup, path=path))
-    return replace(summary, warnings=(*summary.warnings, *doubts)) if doubts else summary
+    found = (*ways.check(summary, path=path), *contradictions.check(summary, setup, path=path))
+    return replace(summary, warnings=(*summary.warnings, *found)) if found else summary

@@ -16,7 +16,7 @@ from gpumemnet.summaries.texts.records import Layer, ModelSummary
 def settle(summary: ModelSummary) -> ModelSummary:
     """Mark idle dropouts, count shared weights once, mark the frozen layers, report inconsistencies."""
     settled = freeze_first(count_once(without_idle(summary)))
-    return replace(settled, warnings=(*settled.warnings, *totals.doubts(settled)))
+    return replace(settled, warnings=(*settled.warnings, *totals.warnings(settled)))
 
 
 def without_idle(summary: ModelSummary) -> ModelSummary:

@@ -18,13 +18,13 @@ from slurm_plugin.core.files.preallocated import SpareFiles
 LEAST_AGE_S = 10.0
 """If a run ended just before it was recorded here, Slurm knows its end after this time."""
 
-Doubt = tuple[int, int | None]
+UnconfirmedRun = tuple[int, int | None]
 """A job's id and the restart count of its run; None where that is not known."""
 
 Kind = Literal["doubted", "missed"]
 
 
-def doubt(run: Path, doubted: Iterable[Doubt], kind: Kind = "doubted") -> None:
+def record_unconfirmed(run: Path, doubted: Iterable[UnconfirmedRun], kind: Kind = "doubted") -> None:
     """Record such runs; one that is recorded already keeps its age.
 
     Args:
@@ -41,7 +41,7 @@ def doubt(run: Path, doubted: Iterable[Doubt], kind: Kind = "doubted") -> None:
                 SpareFiles(run).write(path, text.encode())
 
 
-def earlier_doubts(run: Path, *, now_s: float, kind: Kind = "doubted") -> tuple[Doubt, ...]:
+def earlier_unconfirmed(run: Path, *, now_s: float, kind: Kind = "doubted") -> tuple[UnconfirmedRun, ...]:
     """Return the runs that earlier reconciliations recorded.
 
     Args:
@@ -49,7 +49,7 @@ def earlier_doubts(run: Path, *, now_s: float, kind: Kind = "doubted") -> tuple[
         now_s: Seconds since the epoch; if the clock was set back, records count as old enough.
         kind: Their folder.
     """
-    found: list[Doubt] = []
+    found: list[UnconfirmedRun] = []
     with suppress(OSError):
         for path in sorted((run / kind).iterdir()):
             if path.name.isdecimal() and not 0 <= now_s - path.stat().st_mtime < LEAST_AGE_S:
@@ -58,12 +58,12 @@ def earlier_doubts(run: Path, *, now_s: float, kind: Kind = "doubted") -> tuple[
     return tuple(found)
 
 
-def forget_doubts(run: Path, doubted: Iterable[Doubt], kind: Kind = "doubted") -> None:
+def forget_unconfirmed(run: Path, doubted: Iterable[UnconfirmedRun], kind: Kind = "doubted") -> None:
     """Remove records: a trace of the run was seen, or it was decided how to treat it.
 
     Args:
         run: Folder of the node's state (`paths.run`).
-        doubted: Runs from `earlier_doubts`.
+        doubted: Runs from `earlier_unconfirmed`.
         kind: Their folder.
     """
     for job_id, _ in doubted:
