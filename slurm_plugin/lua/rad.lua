@@ -70,7 +70,7 @@ local function apply(job_desc, reply)
   return slurm.SUCCESS
 end
 
--- A job that radd did not decide: keep it from jobs that share if we can, and tell a user who said something to us.
+-- A job that radd did not decide: keep it from jobs that share if we can, and answer a user that gave directives.
 local function go_on(job_desc, message)
   local reply = fallback.reply(rad.settings.socket, message)
   if reply then

@@ -93,7 +93,7 @@ local function number_in(path, pattern)
 end
 
 -- Whether this slurmctld has just started. Before 23.11 one that took up a saved state knows of no shards until its
--- nodes have come, and refuses who asks for some (slurm/versions.py).
+-- nodes have come, and refuses jobs that ask for some (slurm/versions.py).
 function request.is_new_controller(proc)
   if settled then
     return false
