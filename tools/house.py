@@ -8,6 +8,7 @@ It leads up if the second file is one that the walk came through to get there.
 from __future__ import annotations
 
 import ast
+import fnmatch
 import os
 import re
 import sys
@@ -33,10 +34,10 @@ WALKS = {
     "a text to MiB (1.5)": ("gpumemnet/profile/build.py",),
     "`rad-estimate -- python train.py` (1.6)": (
         "gpumemnet/cli/rad_estimate.py",
-        "slurm_plugin/dry_run.py",
+        "slurm_plugin/dry*run.py",
     ),
 }
-"""Where each walk of a reader begins; a file that a checkout lacks is left out."""
+"""Where each walk of a reader begins: patterns, since files may have had other names."""
 FOLDERS = ("slurm_plugin", "slurm_plugin/core", "slurm_plugin/admin", "gpumemnet")
 _KEYS = """
 from slurm_plugin.admin.schema import schema
@@ -117,8 +118,8 @@ class House:
         for title, entries in WALKS.items():
             walk = Walk(self)
             for entry in entries:
-                if entry in self.files:
-                    walk.file(entry)
+                for name in fnmatch.filter(self.files, entry):
+                    walk.file(name)
             yield (
                 f"walk, {title}: files, folders, returns, of these up",
                 (

@@ -220,7 +220,7 @@ MEANS_OF_README = {
 
 
 def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path) -> None:
-    """README.md has the means of two runs, and names the report with the command that prints each."""
+    """README.md has the mean and the spread of two runs, and names the report with the command that prints each."""
     readme, report = (CHECKOUT / "README.md").read_text(), "docs/measurements/2026-11-users.md"
     assert report in readme
     assert "rad report docs/results/replay/*users6*.json.xz" in (CHECKOUT / report).read_text()
@@ -234,14 +234,15 @@ def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path
             key: statistics.mean(run[key] for run in runs) for key in runs[0] if runs[0][key] is not None
         }
         base = whole or found
-        wanted = [
-            f"{found[key] / scale:.0f} {unit}" + (f" ({found[key] / base[key]:.2f})" if whole else "")
-            for key, scale, unit in (
-                ("makespan_s", 1, "s"),
-                ("mean_completion_s", 1, "s"),
-                ("energy_j", 1000, "kJ"),
-            )
-        ]
+        wanted = []
+        for key, scale, unit in (
+            ("makespan_s", 1, "s"),
+            ("mean_completion_s", 1, "s"),
+            ("energy_j", 1000, "kJ"),
+        ):
+            half = f"{abs(runs[0][key] - runs[1][key]) / 2 / scale:.0f}"
+            mean = f"{found[key] / scale:.0f}" + ("" if half == "0" else f" ± {half}")
+            wanted.append(f"{mean} {unit}" + (f" ({found[key] / base[key]:.2f})" if whole else ""))
         wanted.append(f"{found['median_slowdown']:.1f}, {found['p95_slowdown']:.1f}")
         assert [figure for figure in wanted if figure not in readme] == []
         whole = base
