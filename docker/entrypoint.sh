@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What each container of the compose cluster runs.
 #
-# usage: entrypoint database | slurmdbd | slurmctld | slurmd CARDS MIB | login | prometheus
+# usage: entrypoint database | slurmdbd | slurmctld | slurmd GPUS MIB | login | prometheus
 #        entrypoint healthy ROLE
 set -euo pipefail
 
@@ -85,8 +85,8 @@ slurmctld)
     ;;
 slurmd)
     share_keys
-    cards=${1:?number of cards} mib=${2:?memory of one card in MiB}
-    $python -I -m slurm_plugin.monitor.gpus.simulated_node "$cards" "$mib"
+    gpus=${1:?number of GPUs} mib=${2:?memory of one GPU in MiB}
+    $python -I -m slurm_plugin.monitor.gpus.simulated_node "$gpus" "$mib"
     sed -i "s#/run/rad-gpus#/run/rad-gpus/$(hostname)#" /etc/rad/rad.toml
     /opt/rad/venv/bin/rad-monitor --config /etc/rad/rad.toml &
     exec slurmd -D -N "$(hostname)"

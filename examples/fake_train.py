@@ -55,8 +55,8 @@ class Gpu(Protocol):
 class SimulatedGpu:
     """A GPU of a simulation."""
 
-    def __init__(self, gpus: SimulatedGpus, card: GpuSpec, *, ordinal: int, cap_bytes: int | None) -> None:
-        self.name = card.uuid
+    def __init__(self, gpus: SimulatedGpus, device: GpuSpec, *, ordinal: int, cap_bytes: int | None) -> None:
+        self.name = device.uuid
         self._gpus, self._ordinal, self._cap_bytes = gpus, ordinal, cap_bytes
         self._held_bytes = 0
 
@@ -134,20 +134,26 @@ def visible_gpus(environment: Mapping[str, str]) -> list[Gpu]:
 
 def _simulated(gpus: SimulatedGpus, environment: Mapping[str, str]) -> list[SimulatedGpu]:
     """Return the GPUs of a simulation that CUDA would show; unknown names end the list, as in CUDA."""
-    cards = gpus.gpus()
-    by_uuid = {card.uuid: card for card in cards}
+    devices = gpus.gpus()
+    by_uuid = {device.uuid: device for device in devices}
     served = [part for part in Path(environment.get("CUDA_MPS_PIPE_DIRECTORY", "")).parts if part in by_uuid]
     own = environment.get("RAD_GPUS", "").split(",") if environment.get("RAD_CONFINED") == "1" else served
-    if any(card.uuid in own for card in cards):  # a daemon counts its own GPU alone, a confined job its own
-        cards = tuple(replace(by_uuid[uuid], index=index) for index, uuid in enumerate(own))
-    tokens = environment.get("CUDA_VISIBLE_DEVICES", ",".join(str(card.index) for card in cards)).split(",")
+    if any(
+        device.uuid in own for device in devices
+    ):  # a daemon counts its own GPU alone, a confined job its own
+        devices = tuple(replace(by_uuid[uuid], index=index) for index, uuid in enumerate(own))
+    tokens = environment.get("CUDA_VISIBLE_DEVICES", ",".join(str(device.index) for device in devices)).split(
+        ","
+    )
     caps = _caps(environment.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", ""))
     seen: list[SimulatedGpu] = []
     for token in tokens:
-        card = next((card for card in cards if token.strip() in (card.uuid, str(card.index))), None)
-        if card is None:
+        device = next(
+            (device for device in devices if token.strip() in (device.uuid, str(device.index))), None
+        )
+        if device is None:
             break
-        seen.append(SimulatedGpu(gpus, card, ordinal=len(seen), cap_bytes=caps.get(len(seen))))
+        seen.append(SimulatedGpu(gpus, device, ordinal=len(seen), cap_bytes=caps.get(len(seen))))
     return seen
 
 

@@ -219,7 +219,7 @@ def _demo(cluster: Cluster, options: argparse.Namespace) -> int:
     try:
         node = real_node(NODE_NAME, gpus.read())
         find_program(CONTROL)
-        cluster = Cluster(cluster.place.with_room_for_mps(CHECKOUT))
+        cluster = Cluster(cluster.place.short_for_mps(CHECKOUT))
     except (LabError, DeviceError, CommandError) as exc:
         say(f"the GPUs are simulated: {exc}")
         node, gpus = NodeSpec(name=NODE_NAME), SimulatedGpus(cluster.place.gpus(NODE_NAME))
@@ -359,7 +359,7 @@ def _show(argv: Sequence[str]) -> int:
 
 
 def _clean(cluster: Cluster, options: argparse.Namespace) -> int:
-    home, short = cluster.place.root.parent, cluster.place.with_room_for_mps(CHECKOUT).root
+    home, short = cluster.place.root.parent, cluster.place.short_for_mps(CHECKOUT).root
     for saved in (*home.glob("*/cluster.json"), *short.glob("cluster.json")):
         Cluster(Place(root=saved.parent, venv=cluster.place.venv)).down()
     for folder in (home, short):

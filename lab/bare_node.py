@@ -42,11 +42,11 @@ def make_bare_node(folder: Path, *, gpus: int, gpu_gib: int, top: str = "", part
     """
     (folder / "key").write_bytes(KEY)
     (folder / "key").chmod(0o600)
-    cards = [
+    devices = [
         GpuSpec(uuid=f"GPU-{index}", index=index, name="simulated", memory_total_bytes=gpu_gib * GIB)
         for index in range(gpus)
     ]
-    SimulatedGpus.create(folder / "gpus", cards)
+    SimulatedGpus.create(folder / "gpus", devices)
     rad_toml = folder / "rad.toml"
     rad_toml.write_text(_RAD_TOML.format(folder=folder, shards=gpu_gib, top=top, partition=partition))
     return rad_toml

@@ -90,12 +90,12 @@ class Cluster:
             accounts.start(
                 place, self.daemons, site.ports, user=site.slurm_user, env=self.env(), clock=self.clock
             )
-        if spec.ours:
+        if spec.with_rad:
             self.start_radd()
         self.start_slurmctld()
         for node in spec.nodes:
             self.start_node(node)
-            if spec.ours:
+            if spec.with_rad:
                 self.start_monitor(node)
         self.wait("slurmctld answers", self.answers, 20)
         self.wait("nodes idle", lambda: self._idle() == {node.name for node in spec.nodes}, 20)

@@ -122,9 +122,9 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
         )
     spread = ",LL_SHARED_GRES" if spreads else ""
     spread += f",{SPREADING}" if spec.spread_shards else ""
-    ours = _template("slurm.conf", {"etc": str(place.etc), "select_parameters": f"CR_Core_Memory{spread}"})
-    if not spec.ours:
-        ours = "\n".join(line for line in ours.splitlines() if not line.startswith(_OUR_LINES))
+    managed = _template("slurm.conf", {"etc": str(place.etc), "select_parameters": f"CR_Core_Memory{spread}"})
+    if not spec.with_rad:
+        managed = "\n".join(line for line in managed.splitlines() if not line.startswith(_OUR_LINES))
     nodes = [
         f"NodeName={node.name} NodeHostname={site.host} NodeAddr=127.0.0.1 Port={site.ports[node.name]} "
         f"CPUs={node.cpus} RealMemory={node.memory_mib} "
@@ -136,7 +136,7 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
         "PartitionName=plain Nodes=ALL MaxTime=INFINITE State=UP",
     ]
     kept = accounts.slurm_conf(place, site.ports) if spec.accounts else ""
-    return "\n".join([private, ours, kept, *nodes, *partitions, *spec.slurm_conf, ""])
+    return "\n".join([private, managed, kept, *nodes, *partitions, *spec.slurm_conf, ""])
 
 
 def _gres(node: NodeSpec, *, typed: bool) -> str:
@@ -224,7 +224,7 @@ def hook(name: str, place: Place) -> str:
 
 
 NEW_CLUSTER = '  proc = "/nowhere", -- a cluster that begins with no saved state knows its shards at once'
-"""Tells the shims that a newly started slurmctld restores no state: see rad_request.lua."""
+"""Informs the shims that a newly started slurmctld restores no state: see rad_request.lua."""
 
 
 def lua_settings(place: Place, slurm_uid: int) -> str:

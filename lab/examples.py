@@ -22,7 +22,7 @@ class Example:
         gpus: GPUs it holds.
         shared: Whether its first run shares a GPU; else its GPUs are dedicated.
         recovers: Whether it runs out of memory once and is rerun on a dedicated GPU.
-        tells: Pattern of the required message at submission; None for any message.
+        shows: Pattern of the required message at submission; None for any message.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Example:
     gpus: int = 1
     shared: bool = True
     recovers: bool = False
-    tells: str | None = None
+    shows: str | None = None
 
 
 EXAMPLES = (
@@ -53,7 +53,7 @@ EXAMPLES = (
     ),
     Example(name="resnet152", sbatch=("large_resnet152.sh",), user="games"),
     Example(name="grows", sbatch=("underestimated.sh",), recovers=True),
-    Example(name="broken", sbatch=("broken_summary.sh",), shared=False, tells=r"models/broken\.txt"),
+    Example(name="broken", sbatch=("broken_summary.sh",), shared=False, shows=r"models/broken\.txt"),
 )
 
 
@@ -120,7 +120,7 @@ class Row:
         found += [
             f"{example.name} had neighbours {sorted(run.neighbours)}" for run in alone if run.neighbours
         ]
-        if example.tells is not None and not re.search(example.tells, self.messages):
+        if example.shows is not None and not re.search(example.shows, self.messages):
             found.append(f"{example.name}: its user got {self.messages!r}")
         if example.recovers and self.rerun_priority <= self.submitted_priority:
             found.append(f"{example.name} waited for its rerun at priority {self.rerun_priority}")

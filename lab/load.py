@@ -48,10 +48,10 @@ class Job:
     gpus: int = 1
     user: str = "nobody"
 
-    def request(self, *, ours: bool) -> tuple[str, ...]:
+    def request(self, *, with_rad: bool) -> tuple[str, ...]:
         """Return the options of sbatch that request its GPUs."""
         shared = not self.name.startswith(ALONE)
-        if not ours:
+        if not with_rad:
             shards = -(-(self.mib + CONTEXT_MIB) // SHARD_MIB)
             return (f"--gres=shard:{shards}" if shared else f"--gres=gpu:{self.gpus}",)
         if self.gpus > 1:
@@ -95,16 +95,18 @@ class Fate:
 class Load:
     """A load on a cluster."""
 
-    def __init__(self, cluster: Cluster, jobs: Sequence[Job], *, ours: bool, every_s: float = 1.0) -> None:
+    def __init__(
+        self, cluster: Cluster, jobs: Sequence[Job], *, with_rad: bool, every_s: float = 1.0
+    ) -> None:
         """Prepare.
 
         Args:
             cluster: The running cluster.
             jobs: The jobs, submitted in this order.
-            ours: Whether the cluster has RAD.
+            with_rad: Whether the cluster has RAD.
             every_s: Time from one submission to the next.
         """
-        self.jobs, self.ours, self.every_s = jobs, ours, every_s
+        self.jobs, self.with_rad, self.every_s = jobs, with_rad, every_s
         self.cluster = cluster
         self.folder = cluster.place.root / "load"
         self.submitted_s: dict[str, float] = {}
@@ -122,9 +124,9 @@ class Load:
         shutil.copy(HOLD, self.folder / "hold.sh")
         self._log.touch()
         self._log.chmod(0o666)
-        for cards in (self.cluster.place.root / "gpus").iterdir():
-            lines = [f"{card.index} {card.uuid}\n" for card in SimulatedGpus(cards).gpus()]
-            (cards / "names").write_text("".join(lines))
+        for devices in (self.cluster.place.root / "gpus").iterdir():
+            lines = [f"{gpu.index} {gpu.uuid}\n" for gpu in SimulatedGpus(devices).gpus()]
+            (devices / "names").write_text("".join(lines))
 
     def run(self, fault: Callable[[], None], *, after: int, give_up_s: float) -> dict[str, Fate]:
         """Submit all jobs, cause the fault during it, wait for the end of each and return the results.
@@ -161,7 +163,7 @@ class Load:
             "--requeue",
             "--mem=100",
             "--output=/dev/null",
-            *job.request(ours=self.ours),
+            *job.request(with_rad=self.with_rad),
         )
         wrap = f"exec sh {self.folder}/hold.sh {job.mib} {job.seconds}"
         for _ in range(120):

@@ -51,7 +51,7 @@ class ClusterSpec:
         sharing: `[partition_defaults] sharing` of rad.toml.
         confined: Whether a job reaches only the devices that Slurm gave it; needs cgroup v1 and device files.
         typed: Whether GPUs have a type; without one Slurm 22.05 gives away GPUs with shards in use.
-        ours: Whether RAD's hooks, shims and daemons run; without them it is Slurm alone, for comparison.
+        with_rad: Whether RAD's hooks, shims and daemons run; without them it is Slurm alone, for comparison.
         spread_shards: Whether the shards of one job may lie on several GPUs (Slurm 23.11 and later).
         accounts: Whether there is slurmdbd with a dedicated database, which has the users of accounts.py.
     """
@@ -64,7 +64,7 @@ class ClusterSpec:
     sharing: str = "mps"
     confined: bool = False
     typed: bool = True
-    ours: bool = True
+    with_rad: bool = True
     spread_shards: bool = False
     accounts: bool = False
 
@@ -110,7 +110,7 @@ class Place:
         """Return the folder of a node's simulated GPUs."""
         return self.root / "gpus" / node
 
-    def with_room_for_mps(self, checkout: Path) -> Place:
+    def short_for_mps(self, checkout: Path) -> Place:
         """Return this place, or a shorter one if the sockets that MPS makes for each GPU and user would not fit."""
         if len(f"{self.root}/{_LONGEST_MPS_SOCKET}") <= SOCKET_PATH_LIMIT:
             return self

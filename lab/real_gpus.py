@@ -30,8 +30,8 @@ def real_node(name: str, readings: Sequence[GpuReading]) -> NodeSpec:
     faults = {gpu.index: _fault(gpu) for gpu in readings}
     fit = [gpu for gpu in readings if faults[gpu.index] is None]
     if not fit:
-        told = "; ".join(f"GPU {index} {fault}" for index, fault in faults.items())
-        raise LabError(f"no real GPU to use: {told or 'NVML shows none'}")
+        reported = "; ".join(f"GPU {index} {fault}" for index, fault in faults.items())
+        raise LabError(f"no real GPU to use: {reported or 'NVML shows none'}")
     alike = [gpu for gpu in fit if gpu.usable_bytes == fit[0].usable_bytes][:MOST]
     # A GPU's memory includes the driver's reserve; one MiB is left for rounding.
     return NodeSpec(

@@ -73,12 +73,12 @@ class Findings:
         self.first.setdefault(kind, words)
 
 
-def card_faults(held: Sequence[Held], usable_bytes: Mapping[str, int]) -> list[tuple[str, str]]:
+def gpu_faults(held: Sequence[Held], usable_bytes: Mapping[str, int]) -> list[tuple[str, str]]:
     """Return the faults on the GPUs, as name and text.
 
     >>> a = Held(gpu="G", job_id=1, restart=0, name="alone-1", memory_bytes=1)
     >>> b = Held(gpu="G", job_id=2, restart=0, name="share-2", memory_bytes=1)
-    >>> [kind for kind, _ in card_faults([a, b], {"G": 9})]
+    >>> [kind for kind, _ in gpu_faults([a, b], {"G": 9})]
     ['double-booked']
     """
     found = []
@@ -121,9 +121,10 @@ class Sentinel:
 
     def __init__(self, cluster: Cluster, nodes: Collection[str]) -> None:
         self._cluster = cluster
-        self._cards = {node: SimulatedGpus(cluster.place.gpus(node)) for node in nodes}
+        self._gpus = {node: SimulatedGpus(cluster.place.gpus(node)) for node in nodes}
         self._usable = {
-            node: {card.uuid: card.usable_bytes for card in gpus.gpus()} for node, gpus in self._cards.items()
+            node: {device.uuid: device.usable_bytes for device in gpus.gpus()}
+            for node, gpus in self._gpus.items()
         }
         self._on_node: frozenset[int] | None = None
         self._since: dict[tuple[str, int], float] = {}
@@ -158,7 +159,7 @@ class Sentinel:
         now_s = self._cluster.clock.monotonic_s()
         orphaned: set[tuple[str, int]] = set()
         for node, usable in self._usable.items():
-            for kind, words in card_faults(held_on(self._cluster.place.gpus(node)), usable):
+            for kind, words in gpu_faults(held_on(self._cluster.place.gpus(node)), usable):
                 findings.add(kind, f"{node} {words}")
             try:
                 rows = self._cluster.allocations(node)

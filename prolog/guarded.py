@@ -15,7 +15,7 @@ from slurm_plugin.node.node import Node
 
 
 def guarded(node: Node) -> frozenset[str]:
-    """Return the partitions whose jobs the guard stops if they take memory that others booked.
+    """Return the partitions whose jobs the guard stops if they take memory that other jobs booked.
 
     Only jobs of these partitions have limits above the booking.
 

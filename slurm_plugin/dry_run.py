@@ -134,11 +134,11 @@ class DryRun:
         """Run the steps of cli_filter.lua on the login node, and then of job_submit.lua, which asks radd."""
         config, comment = self._config, options.get("comment", "")
         partition = config.partition(options.get("partition"))
-        ours = partition is not None and partition.managed
+        own = partition is not None and partition.managed
         off = config.mode == "off" or not config.features.submit or bool(self._submission.leave_jobs)
         head, goes_on = (None, False) if job.script is None else head_of(job.script.encode(errors="replace"))
         seen = Seen()
-        if ours and not off:
+        if own and not off:
             seen = seen_on_login(head if job.path else None, job.path, comment=comment, folder=self._folder)
         desc = batch_desc(
             options, comment=comment if seen.comment is None else seen.comment, user_id=self._user_id

@@ -37,7 +37,7 @@ class Estimator:
         base_bytes: Base of other processes, measured here; 0 takes that of `gpu`.
     """
 
-    name: str = "ours"
+    name: str = "rad"
     gpu: str = ""
     conv_base_bytes: int = 0
     base_bytes: int = 0

@@ -83,9 +83,6 @@ TRIALS: dict[str, dict[str, Trial]] = {
     "README.md": {
         "make demo": RunBy(".ci/run", "make demo"),
         "make test": NotRun("runs a part of what CI runs with make test-all"),
-        ".rad/venv/bin/rad report docs/results/replay/*users6*.json.xz --out .rad/users.html": RunBy(
-            "tests/unit/slurm_plugin/admin/report/test_report.py", "*users6*.json.xz"
-        ),
         "rad-estimate --save m.rad -- python train.py": RunBy(
             "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
         ),
@@ -118,8 +115,8 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad-estimate job.sh --json": Run(says=r'^{"version": 1, .*"shards": \d+'),
         "rad-estimate job.sh --largest": Run(says=r"whole GPU +\d+ +\d+"),
         "rad-estimate job.sh --sweep": Run(says=r"\n +64  amp +yes +\d+"),
-        "rad-estimate job.sh --cards --ask": Run(says=r"\ngpu +h200 +\d+"),
-        "rad-estimate model.txt --cards": Run(says=r"\ngpu +h200 +\d+"),
+        "rad-estimate job.sh --compare --ask": Run(says=r"\ngpu +h200 +\d+"),
+        "rad-estimate model.txt --compare": Run(says=r"\ngpu +h200 +\d+"),
         "rad-estimate job.sh --plot -": Run(says="(?s)forward .*at the peak"),
     },
     "docs/admin/install.md": {

@@ -13,8 +13,9 @@ from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.process.run import find_program
 from tools.prose import write_prose
 
-TEXT_SUFFIXES = (".md", ".toml", ".yml")
-PYTHON_PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog", "lab", "tools")
+TEXT_SUFFIXES = (".md", ".toml", ".yml", ".lua", ".sh", ".conf", ".cfg")
+TYPED_PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog", "lab", "tools")
+PYTHON_PACKAGES = (*TYPED_PACKAGES, "bench", "examples")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def checks(venv: Path, checkout: Path, environment: Mapping[str, str]) -> Iterat
     """
     yield [str(venv / "ruff"), "check", "."]
     yield [str(venv / "ruff"), "format", "--check", "."]
-    yield [str(venv / "mypy"), *PYTHON_PACKAGES]
+    yield [str(venv / "mypy"), *TYPED_PACKAGES]
     write_prose(checkout, PYTHON_PACKAGES, checkout / ".rad" / "prose")
     yield [str(venv / "codespell"), *texts(checkout), ".rad/prose"]
     missing = dict.fromkeys(one.package for one in CHECKERS if not _has(one.program))

@@ -19,7 +19,7 @@ from slurm_plugin.core.units import GIB
 from slurm_plugin.directives import BEHIND
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-_NEED = MemoryEstimate(estimate_bytes=int(13.6 * GIB), upper_bytes=15 * GIB, confidence=0.99, source="ours")
+_NEED = MemoryEstimate(estimate_bytes=int(13.6 * GIB), upper_bytes=15 * GIB, confidence=0.99, source="rad")
 _LARGE = replace(_NEED, estimate_bytes=60 * GIB, upper_bytes=64 * GIB)
 
 EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
@@ -241,8 +241,8 @@ def _messages_in(tree: ast.Module, part: Part) -> Iterator[str]:
                 yield from _worth_telling([_text(node, known)])
 
 
-def _worth_telling(told: list[str | None]) -> Iterator[str]:
-    texts = [text for text in told if text]
+def _worth_telling(reported: list[str | None]) -> Iterator[str]:
+    texts = [text for text in reported if text]
     if any(re.search(r"[a-z]{2,}", re.sub(r"<[^>]*>|^RAD: ", "", text)) for text in texts):
         yield "; ".join(texts)
 

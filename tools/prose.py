@@ -9,7 +9,7 @@ import io
 import re
 import shutil
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 _NAMES = re.compile(
@@ -45,6 +45,25 @@ def _texts(source: str) -> Iterator[tuple[tuple[int, int], str]]:
 
 def _blanks(found: re.Match[str]) -> str:
     return re.sub(r"[^\n]", " ", found[0])
+
+
+def private_names(source: str, words: Collection[str]) -> list[tuple[int, str]]:
+    """Return line and name of each name in a Python file that holds one of some words between underscores.
+
+    Args:
+        source: The file.
+        words: In lower case.
+
+    >>> private_names("def told_once(count): return count", {"told"})
+    [(1, 'told_once')]
+    """
+    if not any(word in source.lower() for word in words):
+        return []
+    return [
+        (token.start[0], token.string)
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.NAME and not set(words).isdisjoint(token.string.lower().split("_"))
+    ]
 
 
 def write_prose(checkout: Path, packages: Sequence[str], folder: Path) -> None:

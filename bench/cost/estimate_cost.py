@@ -67,7 +67,7 @@ def whole_process(path: Path) -> tuple[float, float, int]:
         walls.append(time.perf_counter() - begin)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    # The system's own count for a child begins with this process's memory, so the child tells what it took itself.
+    # The system's own count for a child begins with this process's memory, so the child reports what it took itself.
     command[3] = (
         f"import atexit; atexit.register(lambda: print(open('/proc/self/status').read())); {command[3]}"
     )

@@ -3,7 +3,7 @@
     python bench/cost/hook_states.py --count 40 /tmp/before .
 
 Each checkout's hooks run from its own files, as root, on two simulated GPUs without rad-monitor or Slurm; all processes
-of a hook are counted. On a machine with other work the least CPU time tells most.
+of a hook are counted. On a machine with other work the least CPU time says most.
 """
 
 from __future__ import annotations

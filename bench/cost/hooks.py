@@ -3,7 +3,7 @@
 python3 bench/cost/hooks.py [--count 200]      (as root, after `make setup`)
 
 A private Slurm is started for its configuration and its rad-monitor; then the very scripts that slurmd runs are run as
-slurmd runs them, one job after another, each with a signed booking. Beside them stand the empty script and the bare
+slurmd runs them, one job after another, each with a signed booking. Next to them stand the empty script and the bare
 interpreter, which no hook in Python can undercut.
 """
 
@@ -140,8 +140,8 @@ def cost_of(argv: Sequence[str], env: Mapping[str, str], *, uid: int) -> Cost:
         finally:
             os._exit(0)
     os.close(writer)
-    with os.fdopen(reader, "rb") as told:
-        cost = Cost(**json.loads(told.read()))
+    with os.fdopen(reader, "rb") as reported:
+        cost = Cost(**json.loads(reported.read()))
     os.wait()
     return cost
 

@@ -2,9 +2,9 @@
 
     PYTHONPATH=. python bench/cost/kept_turns.py [--jobs 10000]      (as root, after `make setup`)
 
-A real slurmctld has so many waiting jobs, each submitted by itself. Told are what radd asks Slurm (`squeue`, `sinfo`,
-`scontrol show config`), what slurmctld itself says that it took for these questions (`sdiag`), and what radd computes
-then, for one put-back job and for more, each of which stood first.
+A real slurmctld has so many waiting jobs, each submitted by itself. Printed are what radd asks Slurm (`squeue`,
+`sinfo`, `scontrol show config`), what slurmctld itself says that it took for these questions (`sdiag`), and what radd
+computes then, for one requeued job and for more, each of which was first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
     options = parser.parse_args()
     home, _ = home_of(ROOT)
     cluster = Cluster(Place(root=home / "positions", venv=home / "venv"))
-    spec = ClusterSpec(ours=False, slurm_conf=(f"MaxJobCount={2 * options.jobs}",))
+    spec = ClusterSpec(with_rad=False, slurm_conf=(f"MaxJobCount={2 * options.jobs}",))
     try:
         cluster.up(spec)
         submit(cluster, JOB, options.jobs // LOOPS, LOOPS)

@@ -1,4 +1,4 @@
-"""What rad-monitor itself takes: CPU share and memory, beside nvidia-smi where there is one.
+"""What rad-monitor itself takes: CPU share and memory, and what nvidia-smi takes where there is one.
 
     .rad/venv/bin/python bench/cost/monitor_overhead.py                  # this machine's GPUs, or four simulated ones
     .rad/venv/bin/python bench/cost/monitor_overhead.py --seconds 60
@@ -51,8 +51,8 @@ def _monitor(folder: Path) -> list[str]:
         gpus = NvmlTelemetry().read()
         print(f"{len(gpus)} x {gpus[0].name}")
     except DeviceError:
-        cards = [GpuSpec(uuid=f"GPU-{n}", index=n, name="S", memory_total_bytes=40 * GIB) for n in range(4)]
-        SimulatedGpus.create(folder / "gpus", cards)
+        devices = [GpuSpec(uuid=f"GPU-{n}", index=n, name="S", memory_total_bytes=40 * GIB) for n in range(4)]
+        SimulatedGpus.create(folder / "gpus", devices)
         text += f'[telemetry]\nsource = "simulated"\nsimulated_folder = "{folder}/gpus"\n'
         print("4 simulated GPUs")
     config.write_text(text)

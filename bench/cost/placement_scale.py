@@ -88,7 +88,7 @@ def _reading(index: int, ledger: Ledger) -> GpuReading:
     return GpuReading(
         uuid=f"GPU-{index}",
         index=index,
-        name="card",
+        name="GPU",
         memory_total_bytes=140 * GIB,
         memory_used_bytes=len(jobs) * GIB // 2,
         time_s=NOW_S,

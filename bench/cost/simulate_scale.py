@@ -2,7 +2,7 @@
 
 python bench/cost/simulate_scale.py [--jobs 100000] [--nodes 1000] [--advise]
 
---advise tells how long `rad advise` takes over the same jobs, instead.
+--advise measures how long `rad advise` takes over the same jobs, instead.
 """
 
 from __future__ import annotations

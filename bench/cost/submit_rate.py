@@ -1,4 +1,4 @@
-"""Submissions per second that slurmctld takes: without us, with us, and with radd dead, in turns on one cluster.
+"""Submissions per second that slurmctld takes: without RAD, with it, and with radd dead, in turns on one cluster.
 
 python3 bench/cost/submit_rate.py [--rounds 3] [--each 60] [--at-once 4]      (as root, after `make setup`)
 
@@ -22,8 +22,8 @@ from lab.cluster import Cluster  # noqa: E402
 from lab.config import STAND_IN_LUA  # noqa: E402
 from lab.place import ClusterSpec, Place, home_of  # noqa: E402
 
-WAYS = ("without us", "with us", "radd dead")
-OURS = ROOT / "slurm_plugin" / "lua"
+WAYS = ("without RAD", "with us", "radd dead")
+SHIMS = ROOT / "slurm_plugin" / "lua"
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ def main() -> None:
 def _prepare(cluster: Cluster, way: str) -> None:
     cluster.cancel_jobs()
     for name, stand_in in STAND_IN_LUA.items():
-        text = stand_in if way == "without us" else (OURS / name).read_text()
+        text = stand_in if way == "without RAD" else (SHIMS / name).read_text()
         path = cluster.place.etc / name
         path.write_text(text)
         os.utime(path, (time.time(), time.time() + 2 * (WAYS.index(way) + 1)))
@@ -71,7 +71,7 @@ def _prepare(cluster: Cluster, way: str) -> None:
 
 
 def submit(cluster: Cluster, job: str, each: int, at_once: int) -> list[str]:
-    """Submit a job again and again as nobody, and return what each loop printed.
+    """Submit a job again and again as an ordinary user, and return what each loop printed.
 
     Args:
         cluster: Where to.

@@ -46,13 +46,13 @@ def main() -> None:
     answering.start()
     ready.wait(30)
     try:
-        told = _on_a_terminal(nodes)
+        reported = _on_a_terminal(nodes)
     finally:
         answering.terminate()
     print(
         f"{nodes} nodes, {nodes * GPUS} GPUs, {nodes * GPUS * JOBS} jobs; ms, median (largest of {REPEATS})"
     )
-    for name, times in told.items():
+    for name, times in reported.items():
         print(f"{name:<28}{statistics.median(times):>8.1f} ({max(times):.1f})")
     print(f"aim: {AIM_MS:g}")
 
@@ -151,8 +151,8 @@ def _on_a_terminal(nodes: int) -> dict[str, list[float]]:
                 break
         except OSError:  # the child has closed its side
             break
-    with os.fdopen(reader, "rb") as told:
-        found: dict[str, list[float]] = json.loads(told.read())
+    with os.fdopen(reader, "rb") as reported:
+        found: dict[str, list[float]] = json.loads(reported.read())
     os.waitpid(child, 0)
     return found
 

@@ -2,7 +2,7 @@
 
     python bench/estimator/account_by_name.py --texts .rad/texts.jsonl --kind torchinfo
 
-Told are the worst names: the account over the measured peak, less one, as the median over the name's runs. Then, for
+Printed are the worst names: the account over the measured peak, less one, as the median over the name's runs. Then, for
 each share of a correction that had not seen the lineage, the median, the 95th percentile and the mean of the error.
 Needs the extra `train`; only training rows are read.
 """

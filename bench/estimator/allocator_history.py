@@ -237,9 +237,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--limit-s", type=float, default=170.0)
     parser.add_argument("--slots", type=int, default=SLOTS)
-    parser.add_argument(
-        "--memory-gib", type=float, default=125.0, help="what the processes share on the card"
-    )
+    parser.add_argument("--memory-gib", type=float, default=125.0, help="what the processes share on the GPU")
     parser.add_argument("--only", default="", help="only styles that contain this text")
     options = parser.parse_args()
     stop_at = time.monotonic() + options.limit_s
@@ -322,7 +320,7 @@ def run_all(jobs: list[Any], options: argparse.Namespace, stop_at: float) -> Non
         packed = path.read_bytes()
         path.unlink()
         if result.stat().st_size + len(packed) > TOTAL_BYTES:
-            print(f"{name}: no room for {len(packed)} bytes", flush=True)
+            print(f"{name}: no memory for {len(packed)} bytes", flush=True)
             return
         with result.open("ab") as out:
             out.write(packed)

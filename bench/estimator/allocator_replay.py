@@ -40,8 +40,8 @@ def main() -> None:
         if record.get("outcome") == "ok" and "config" in record:
             config = record["config"]
             name = f"{config['style']}, batch {config['batch_size']}, {config['precision']}"
-            ours = replay(calls(record)).reserved_bytes
-            errors[name] = ours / record["reserved_peak_bytes"] - 1
+            own = replay(calls(record)).reserved_bytes
+            errors[name] = own / record["reserved_peak_bytes"] - 1
     same = sum(error == 0 for error in errors.values())
     print(f"{len(errors)} runs: the same reserved peak to the byte in {same}")
     for name, error in sorted(errors.items(), key=lambda item: -abs(item[1]))[: len(errors) - same]:

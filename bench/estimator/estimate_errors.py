@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpumemnet.estimators import ours
+from gpumemnet.estimators import rad
 from gpumemnet.learning.evaluate.heldout import MAIN_FORMAT, ask, held_out
 from gpumemnet.learning.train.rows import Row
 from gpumemnet.units import MIB
@@ -27,7 +27,7 @@ def main() -> None:
 
 def lines(runs: list[Row]) -> Iterator[str]:
     """Yield a line of the table for each of these runs, smallest bound first."""
-    answers = ask("ours", runs, ours.estimate)
+    answers = ask("rad", runs, rad.estimate)
     rows = sorted(
         [
             said / MIB / run.peak_mib

@@ -2,8 +2,8 @@
 
 One member of each family of torchvision, timm and transformers that the library can build by itself is drawn. Its
 torchinfo text (all levels, all columns) is read, and its code is traced for a training step on fake tensors, which is
-within 0.5 % of GPUs. Told are the worst families: what the account saves for backward, and its peak, over the trace's,
-less one. Nothing is learned here, and no held-out model is among the members; `--seed` draws others.
+within 0.5 % of GPUs. Printed are the worst families: what the account saves for backward, and its peak, over the
+trace's, less one. Nothing is learned here, and no held-out model is among the members; `--seed` draws others.
 
 Texts and traces are kept under --store (a second or ten each), so that a changed account is judged in a minute.
 Needs torchvision, timm and transformers. Models that cannot be built or traced are counted.
@@ -92,7 +92,7 @@ class Score(NamedTuple):
     Attributes:
         name: Library and member.
         saved: Of what is saved for backward.
-        peak: Of what the process takes beside its base.
+        peak: Of what the process takes above its base.
     """
 
     name: str
@@ -313,7 +313,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="draws the members")
     parser.add_argument("--store", type=Path, default=Path(".rad/families"))
     parser.add_argument("--processes", type=int, default=1, help="0: only what is in the store")
-    parser.add_argument("--worst", type=int, default=40, help="how many families are told")
+    parser.add_argument("--worst", type=int, default=40, help="how many families are printed")
     parser.add_argument("--pack", type=Path, help="write all that is in the store as rows that calibrate")
     options = parser.parse_args()
     if options.pack:

@@ -60,9 +60,9 @@ def main() -> None:
         shipped = numbers.of("cudnn-rnn").get(rule)
         errors = {value: error(value, rows) for value in TRIED}
         best = min(errors, key=lambda value: errors[value])
-        told = "none" if shipped is None else f"{shipped}, median error {errors[shipped]:.1%}"
+        reported = "none" if shipped is None else f"{shipped}, median error {errors[shipped]:.1%}"
         print(
-            f"{rule}: {len(rows)} runs; in the table {told}; the best is {best}, {errors[best]:.1%}",
+            f"{rule}: {len(rows)} runs; in the table {reported}; the best is {best}, {errors[best]:.1%}",
             flush=True,
         )
 

@@ -63,19 +63,19 @@ def traced(job: tuple[dict[str, Any], str]) -> dict[str, Any]:
         seconds = time.monotonic() - begin
         path.write_bytes(lzma.compress(pickle.dumps((trace, seconds)), preset=0))
     peaks = replay(trace.events)
-    card = gpu_named("h200")
+    gpu = gpu_named("h200")
     return {
         "allocated_peak_bytes": peaks.allocated_bytes,
         "reserved_peak_bytes": peaks.reserved_bytes,
         "process_peak_bytes": peaks.reserved_bytes
-        + (card.conv_base_bytes if trace.uses_cudnn() else card.base_bytes),
+        + (gpu.conv_base_bytes if trace.uses_cudnn() else gpu.base_bytes),
         "convolution_bytes": trace.largest_convolution_bytes(),
         "phases": phase_peaks(trace),
         "seconds": seconds,
     }
 
 
-def doubts(result: dict[str, Any]) -> tuple[int, int]:
+def of_doubt(result: dict[str, Any]) -> tuple[int, int]:
     """Return what `doubt_bytes` asks of a result."""
     return result["reserved_peak_bytes"], result["convolution_bytes"]
 
@@ -161,7 +161,7 @@ def report(pairs: list[Pair], worst: int) -> None:
     for name, members in groups.items():
         print(_line(name, members))
     scores = sorted(
-        (row["process_peak_bytes"] - r["process_peak_bytes"]) / doubt_bytes(*doubts(r)) for row, r in good
+        (row["process_peak_bytes"] - r["process_peak_bytes"]) / doubt_bytes(*of_doubt(r)) for row, r in good
     )
     print("conformal quantiles of (actual - estimate) / doubt:")
     print("  " + ", ".join(f"{level:g}: {conformal_margin(scores, level):.3f}" for level in LEVELS))
@@ -175,9 +175,9 @@ def report(pairs: list[Pair], worst: int) -> None:
             f"{key.split('_')[0]} {result[key] / MIB:.0f}/{row[key] / MIB:.0f}"
             for key in ("allocated_peak_bytes", "process_peak_bytes")
         ]
-        for ours, theirs in (("forward", "forward"), ("backward", "backward"), ("optimizer", "step")):
-            missed = (result["phases"][ours] - row["phase_peak_bytes"][theirs]) / MIB
-            parts.append(f"{ours} {missed:+.0f}")
+        for own, other in (("forward", "forward"), ("backward", "backward"), ("optimizer", "step")):
+            missed = (result["phases"][own] - row["phase_peak_bytes"][other]) / MIB
+            parts.append(f"{own} {missed:+.0f}")
         name = f"{row['family']}/{row['style']} {row['index']} {row['precision']} {row['optimizer']}"
         print(name, f"batch {row['batch_size']}", *parts)
 
@@ -187,7 +187,7 @@ def bookings(good: list[Pair]) -> str:
     booked = [
         [
             (result["process_peak_bytes"] + more) / row["process_peak_bytes"]
-            for _, more in quantile_bytes(*doubts(result))
+            for _, more in quantile_bytes(*of_doubt(result))
         ]
         for row, result in good
     ]
@@ -205,7 +205,8 @@ def _line(name: str, members: list[Pair]) -> str:
         p95 = sizes[math.ceil(0.95 * len(sizes)) - 1]
         parts.append(f"{100 * statistics.median(sizes):6.2f} {100 * p95:6.2f}")
     uppers = [
-        (r["process_peak_bytes"] + margin_bytes(*doubts(r))) / row["process_peak_bytes"] for row, r in members
+        (r["process_peak_bytes"] + margin_bytes(*of_doubt(r))) / row["process_peak_bytes"]
+        for row, r in members
     ]
     above = sum(upper < 1 for upper in uppers)
     return f"{name:32}{len(members):6}  {'  '.join(parts)}  {above:4}/{len(uppers)}  {statistics.fmean(uppers):.3f}"

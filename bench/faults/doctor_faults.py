@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.cluster import Cluster
+from lab.fix import findings, fix
 from lab.jobs import Jobs
-from lab.mend import findings, mend
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from slurm_plugin.admin.own_files.templates import GUARD, STUBS
 from slurm_plugin.core.errors import RadError
@@ -122,7 +122,7 @@ def gres(name: str, says: str, edit: Edit, *, old: bool = False) -> Fault:
 
 
 def own_hook(name: str, script: str, text: str, more: str = "") -> Fault:
-    """Return a fault: slurm.conf names a hook of the site's own, which does not start ours."""
+    """Return a fault: slurm.conf names a hook of the site's own, which does not start RAD's."""
     edits = {
         "slurm.conf": put(rf"^{name}=(.*)/{script}", rf"{name}=\1/site_{script}"),
         f"site_{script}": whole(text),
@@ -142,7 +142,7 @@ FAULTS: tuple[Fault, ...] = (
         "did you mean partition.gpu.collocate",
         put(r"^collocate =", "colocate ="),
     ),
-    toml("a table's key misspelt", "did you mean features.guard", put(r"^#guard = true", "gaurd = true")),
+    toml("a table's key misspelt", "did you mean features.guard", put(r"^#guard = true", "guad = true")),
     toml("a word that is none", "confidence is 'sure'", put(r"^#confidence = 0.95", 'confidence = "sure"')),
     toml("a number as text", "smact_max is 'high'", put(r"^#smact_max = 0.80", 'smact_max = "high"')),
     toml("a share of jobs above one", "confidence is 9", put(r"^#confidence = 0.95", "confidence = 9.0")),
@@ -229,7 +229,7 @@ FAULTS: tuple[Fault, ...] = (
         says="GresTypes lacks shard",
         files={
             "slurm.conf": put("^GresTypes=.*", "Include types.conf"),
-            "types.conf": whole("# ours\nGresTypes=gpu\n"),
+            "types.conf": whole("# RAD\nGresTypes=gpu\n"),
         },
     ),
     gres("no shards", "no shards", without("NodeName=n0 Name=shard")),
@@ -250,7 +250,7 @@ FAULTS: tuple[Fault, ...] = (
         files={"cgroup.conf": more("ConstrainDevices=yes")},
     ),
     own_hook("Prolog", "prolog.sh", "#!/bin/sh\nexit 0\n"),
-    own_hook("Prolog", "prolog.sh", "#!/bin/sh\n# rad: python -m prolog\nexit 0\n", ", ours in a comment"),
+    own_hook("Prolog", "prolog.sh", "#!/bin/sh\n# rad: python -m prolog\nexit 0\n", ", RAD in a comment"),
     own_hook("TaskProlog", "task_prolog.sh", "#!/bin/sh\nexit 0\n"),
     own_hook("Epilog", "epilog.sh", "#!/bin/sh\nexit 0\n"),
     Fault(name="Prolog: not executable", says="is not executable", modes={"prolog.sh": 0o644}),
@@ -319,8 +319,8 @@ def main() -> int:
         if options.out:
             before = json.loads(options.out.read_text()) if options.out.exists() else []
             options.out.write_text(json.dumps([*before, *rows], indent=1) + "\n")
-    wrong = [row for row in rows if not (row["found"] and row["mended"] and row["shares"])]
-    print(f"{len(rows)} faults, {len(wrong)} not found, not mended, or no job shared afterwards")
+    wrong = [row for row in rows if not (row["found"] and row["fixed"] and row["shares"])]
+    print(f"{len(rows)} faults, {len(wrong)} not found, not fixed, or no job shared afterwards")
     return bool(wrong)
 
 
@@ -329,7 +329,7 @@ def _tried(cluster: Cluster, fault: Fault, right: set[tuple[str, str]]) -> dict[
     etc = cluster.place.etc
     backup = etc.with_name("etc.right")
     shutil.copytree(etc, backup, symlinks=True, copy_function=_copied)
-    result: dict[str, object] = {"found": False, "mended": False, "shares": False, "steps": 0}
+    result: dict[str, object] = {"found": False, "fixed": False, "shares": False, "steps": 0}
     try:
         _stop(cluster)
         seed(fault, etc)
@@ -338,11 +338,11 @@ def _tried(cluster: Cluster, fault: Fault, right: set[tuple[str, str]]) -> dict[
         for step in range(1, 6):
             if not wrong:
                 break
-            mend(cluster, wrong[0])
+            fix(cluster, wrong[0])
             result["steps"] = step
             wrong = _wrong(cluster, right)
         _start(cluster)
-        result["mended"] = not (_said(cluster) - right)
+        result["fixed"] = not (_said(cluster) - right)
         result["shares"] = _shares(cluster)
     except RadError as exc:
         result["trouble"] = str(exc).splitlines()[0][:300]

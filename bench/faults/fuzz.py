@@ -3,7 +3,7 @@
     python bench/faults/fuzz.py TARGET --inputs 1000000 --seed 1 [--workers 2] [--log FILE]
 
 Targets: wire (lines on radd's socket), directives (#RAD lines and comments), stamps, ledger (ledger files and job
-copies), slurm (what Slurm's programs and environment say), tables, lines and notes (what users write in bytes, beside
+copies), slurm (what Slurm's programs and environment say), tables, lines and notes (what users write in bytes, next to
 others' records), nvml, dcgm, summaries (model texts). Each input is a mutation of a valid one. It must yield an answer
 that makes sense, or one of the documented errors in one line, within two seconds of processor time.
 

@@ -1,6 +1,6 @@
 """Fuzz targets: what users write in bytes, in every field that Slurm prints, and notes in AdminComment.
 
-Records of neighbours stand beside records of a hostile user in a table as Slurm prints it. Whatever he writes, the
+Records of neighbours stand next to records of a hostile user in a table as Slurm prints it. Whatever he writes, the
 neighbours' records are as without him, and his own ids, owner and numbers are what Slurm gave.
 """
 
@@ -174,7 +174,7 @@ def notes() -> Target:
 
     def judge(text: str, rng: random.Random) -> str:
         found = read_signed(text, job_id=7, user_id=NEIGHBOUR, key=KEY)
-        assert (found is not None) == (text == texts[0]), "a note that nobody signed for this job"
+        assert (found is not None) == (text == texts[0]), "a note that is not signed for this job"
         return "refused" if found is None else "as it was signed"
 
     return Target(make, judge)

@@ -1,4 +1,4 @@
-"""What bench/faults/fuzz.py throws, and at whom: each target makes an input and judges what came of it.
+"""What bench/faults/fuzz.py throws, and at which code: each target makes an input and judges what came of it.
 
 A judge returns a word for the outcome; whatever it raises is a fault. Documented errors are outcomes, if they are one
 line of bearable length.
@@ -252,8 +252,8 @@ def _wire() -> Target:
             reply = service.handle(message)
             encoded = lines.encode(reply)
         except RadError as exc:
-            told = short(str(exc), lines.LONGEST_REFUSAL)  # as the server answers
-            assert told.isprintable() and len(told) <= lines.LONGEST_REFUSAL
+            reported = short(str(exc), lines.LONGEST_REFUSAL)  # as the server answers
+            assert reported.isprintable() and len(reported) <= lines.LONGEST_REFUSAL
             return f"error: {type(exc).__name__}"
         assert encoded.count(b"\n") == 1, "more than a line"
         reply = json.loads(encoded.decode(errors="surrogateescape"))
@@ -375,7 +375,7 @@ def _stamps() -> Target:
             "too long for Slurm"
         )
         assert signed_comment.read_signed_booking(again, user_id=1000, key=_KEY) == booking, (
-            "lost beside the user's words"
+            "lost next to the user's words"
         )
         signed_comment.profile_in(spoilt), signed_comment.user_words(spoilt)
         return "still good" if found else "refused"
@@ -448,7 +448,7 @@ def _ledger() -> Target:
         ids = [one.job_id for one in found.allocations]
         assert len(set(ids)) == len(ids)
         for one in found.allocations:
-            assert one.booked_bytes >= 0, "a negative booking would make room that is not there"
+            assert one.booked_bytes >= 0, "a negative booking would free memory that is not there"
             assert (
                 one.restart >= 0
                 and one.gpus
@@ -557,10 +557,10 @@ def _nvml() -> Target:
     values = (0, 1, 10**9, 2**63, 2**64 - 1, 140 << 30)
 
     class Moody(FakeNvml):
-        """Fails any call with any code, and tells any number."""
+        """Fails any call with any code, and returns any number."""
 
-        def __init__(self, *cards: FakeCard, rng: random.Random, share: float, **more: bool) -> None:
-            super().__init__(*cards, **more)
+        def __init__(self, *devices: FakeCard, rng: random.Random, share: float, **more: bool) -> None:
+            super().__init__(*devices, **more)
             self._rng, self._share = rng, share
 
         def __getattribute__(self, name: str) -> Any:
@@ -586,7 +586,7 @@ def _nvml() -> Target:
         def sleep(self, duration_s: float) -> None:
             return None
 
-    def card(rng: random.Random, number: int) -> FakeCard:
+    def gpu(rng: random.Random, number: int) -> FakeCard:
         return FakeCard(
             uuid=f"GPU-{number}",
             minor=rng.choice((number, None, 255)),
@@ -617,7 +617,7 @@ def _nvml() -> Target:
     def make(rng: random.Random) -> Any:
         flags = {name: rng.random() < 0.8 for name in ("memory_v2", "processes_v3", "events")}
         return Moody(
-            *(card(rng, number) for number in range(rng.randrange(5))),
+            *(gpu(rng, number) for number in range(rng.randrange(5))),
             rng=rng,
             share=rng.choice((0.0, 0.02, 0.3)),
             **flags,
@@ -652,13 +652,13 @@ def _dcgm() -> Target:
         if which:
             found = parse_discovery(text)
             assert all(uuid.startswith("GPU-") and "\n" not in uuid for uuid in found.values())
-            return "cards" if found else "none"
-        told = parse_dmon(text)
+            return "gpus" if found else "none"
+        reported = parse_dmon(text)
         shares = [
-            v for one in told.values() for v in (one.smact, one.graphics, one.smocc, one.tensor, one.dram)
+            v for one in reported.values() for v in (one.smact, one.graphics, one.smocc, one.tensor, one.dram)
         ]
         assert all(share is None or 0.0 <= share <= 1.0 for share in shares)
-        return "samples" if told else "none"
+        return "samples" if reported else "none"
 
     return Target(make, judge)
 

@@ -51,7 +51,7 @@ MIB = 1 << 20
 class Soak:
     """One run."""
 
-    def __init__(self, cluster: Cluster, *, jobs: int, nodes: int, rate: float, ours: bool) -> None:
+    def __init__(self, cluster: Cluster, *, jobs: int, nodes: int, rate: float, with_rad: bool) -> None:
         """Prepare.
 
         Args:
@@ -59,9 +59,9 @@ class Soak:
             jobs: How many jobs in all.
             nodes: Nodes of the cluster.
             rate: Submissions a second at most.
-            ours: Whether it is a cluster with us.
+            with_rad: Whether the cluster runs RAD.
         """
-        self.cluster, self.jobs, self.nodes, self.rate, self.ours = cluster, jobs, nodes, rate, ours
+        self.cluster, self.jobs, self.nodes, self.rate, self.with_rad = cluster, jobs, nodes, rate, with_rad
         self.folder = cluster.place.root / "load"
         self.samples: list[dict[str, Any]] = []
         self.submitted = 0
@@ -74,9 +74,9 @@ class Soak:
         shutil.copy(HOLD, self.folder / "hold.sh")
         (self.folder / "starts").touch()
         (self.folder / "starts").chmod(0o666)
-        for cards in (self.cluster.place.root / "gpus").iterdir():
-            lines = [f"{card.index} {card.uuid}\n" for card in SimulatedGpus(cards).gpus()]
-            (cards / "names").write_text("".join(lines))
+        for devices in (self.cluster.place.root / "gpus").iterdir():
+            lines = [f"{gpu.index} {gpu.uuid}\n" for gpu in SimulatedGpus(devices).gpus()]
+            (devices / "names").write_text("".join(lines))
 
     def run(self, limit_s: float) -> None:
         """Submit all, and return when all have ended or time is over."""
@@ -102,7 +102,7 @@ class Soak:
         user = ("nobody", "games")[turn % 2]
         wrap = f"exec sh {self.folder}/hold.sh {job.mib} {job.seconds}"
         options = ("-J", job.name, f"--array=1-{count}", "--mem=100", "--requeue", "--output=/dev/null")
-        argv = ("sbatch", "--parsable", *options, *job.request(ours=self.ours), "--wrap", wrap)
+        argv = ("sbatch", "--parsable", *options, *job.request(with_rad=self.with_rad), "--wrap", wrap)
         began_s = time.monotonic()
         env = {"RAD_LOAD": str(self.folder / "starts")}
         try:
@@ -210,7 +210,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=16)
     parser.add_argument("--rate", type=float, default=2.0, help="submissions a second")
     parser.add_argument("--limit-s", type=float, default=3000.0)
-    parser.add_argument("--alone", action="store_true", help="Slurm without us")
+    parser.add_argument("--alone", action="store_true", help="Slurm without RAD")
     parser.add_argument("--out", type=Path, default=Path("soak.json"))
     parser.add_argument("--plot", nargs="+", type=Path, metavar="JSON")
     options = parser.parse_args()
@@ -231,8 +231,8 @@ def main() -> None:
 def soak(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     """Run one soak and return its figures."""
     nodes = equal_nodes(options.nodes)
-    cluster.up(ClusterSpec(nodes=nodes, ours=not options.alone))
-    run = Soak(cluster, jobs=options.jobs, nodes=options.nodes, rate=options.rate, ours=not options.alone)
+    cluster.up(ClusterSpec(nodes=nodes, with_rad=not options.alone))
+    run = Soak(cluster, jobs=options.jobs, nodes=options.nodes, rate=options.rate, with_rad=not options.alone)
     with Sentinel(cluster, [node.name for node in nodes]) as sentinel:
         run.run(options.limit_s)
         cluster.clock.sleep(5)
@@ -240,7 +240,7 @@ def soak(cluster: Cluster, options: argparse.Namespace) -> dict[str, Any]:
     times = hook_times(cluster.place.log)
     states = ended_states(cluster)
     return {
-        "ours": run.ours,
+        "with_rad": run.with_rad,
         "jobs": run.submitted,
         "done": last["done"],
         "states": dict(states),
@@ -292,7 +292,7 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
     figure, axes = pyplot.subplots(2, 2, figsize=(11, 7), constrained_layout=True)
     for axis, (title, lines) in zip(axes.flat, panels, strict=True):
         for result in results:
-            style, suffix = ("-", "") if result["ours"] else ("--", ", Slurm alone")
+            style, suffix = ("-", "") if result["with_rad"] else ("--", ", Slurm alone")
             at_min = [sample["at_s"] / 60 for sample in result["samples"]]
             for name, label in lines:
                 values = [sample[name] for sample in result["samples"]]

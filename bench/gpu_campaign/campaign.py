@@ -1,6 +1,6 @@
-"""Measures trainings one at a time (activity) and together (interference), on every card at once.
+"""Measures trainings one at a time (activity) and together (interference), on every GPU at once.
 
-Each card has a conductor process of its own, and each conductor a few worker processes that hold the trainings. Rows
+Each GPU has a conductor process of its own, and each conductor a few worker processes that hold the trainings. Rows
 go to OUT/activity.jsonl and OUT/interference.jsonl as they come; started again with the same state folder, it goes on.
 """
 
@@ -98,24 +98,24 @@ def rounded(record: Record) -> Record:
 
 
 class Conductor:
-    """Everything on one card."""
+    """Everything on one GPU."""
 
     def __init__(
-        self, card: int, cards: int, args: argparse.Namespace, stop_at_s: float, counters: Any
+        self, gpu: int, gpus: int, args: argparse.Namespace, stop_at_s: float, counters: Any
     ) -> None:
-        self.card, self.cards, self.args, self.stop_at_s = card, cards, args, stop_at_s
+        self.gpu, self.gpus, self.args, self.stop_at_s = gpu, gpus, args, stop_at_s
         self.counters = counters
         self.device = "cpu" if args.dry_run else "cuda:0"
         self.environment = {} if args.dry_run else {"CUDA_VISIBLE_DEVICES": self.counters.uuid}
         self.steps = RawArray("L", 256)
         self.slots = 0
         self.out, self.state = Path(args.out), Path(args.state)
-        self.activity = Store(self.out, self.state, f"activity.{card}.jsonl")
-        self.interference = Store(self.out, self.state, f"interference.{card}.jsonl")
+        self.activity = Store(self.out, self.state, f"activity.{gpu}.jsonl")
+        self.interference = Store(self.out, self.state, f"interference.{gpu}.jsonl")
 
     def log(self, text: str) -> None:
         """Say something in the log."""
-        print(f"{time.strftime('%H:%M:%S')} card {self.card}: {text}", file=sys.stderr, flush=True)
+        print(f"{time.strftime('%H:%M:%S')} GPU {self.gpu}: {text}", file=sys.stderr, flush=True)
 
     def left_s(self) -> float:
         """Return the seconds that are left."""
@@ -129,7 +129,7 @@ class Conductor:
         return Worker(name, self.environment | (extra or {}), self.device, self.steps, self.slots)
 
     def run_activity(self, rows: list[Record], quota: int) -> None:
-        """Measure rows, one at a time on the card, until they, the quota or the time are used up."""
+        """Measure rows, one at a time on the GPU, until they, the quota or the time are used up."""
         self.crew: list[Any] = []
         self.job: dict[int, Record] = {}
         self.ready: list[Any] = []
@@ -171,7 +171,7 @@ class Conductor:
                     self._fail(worker, row, str(exc))
 
     def _next_ready(self) -> Any:
-        """Return a worker that has prepared its row; None if nobody has within a moment."""
+        """Return a worker that has prepared its row; None if none has within a moment."""
         from multiprocessing.connection import wait
 
         from gpu_campaign.worker import WorkerGone
@@ -208,7 +208,7 @@ class Conductor:
     def _fail(self, worker: Any, row: Record, error: str, outcome: str = "error") -> None:
         worker.kill()
         self.job.pop(worker.pid, None)
-        self.activity(row | {"outcome": outcome, "error": error, "card": self.card})
+        self.activity(row | {"outcome": outcome, "error": error, "gpu": self.gpu})
 
     def _measure(self, worker: Any, row: Record) -> int:
         """Measure one prepared row; return 1 if there is a result."""
@@ -262,7 +262,7 @@ class Conductor:
             joules, window = counted.get("energy_j"), counted["window_s"]
             result["energy_per_step_j"] = joules / window * mean if joules and mean else None
             self.activity(
-                row | rounded(result) | {"card": self.card, "row_s": round(time.monotonic() - began, 3)}
+                row | rounded(result) | {"gpu": self.gpu, "row_s": round(time.monotonic() - began, 3)}
             )
             worker.rows += 1
             worker.send("drop")
@@ -273,12 +273,12 @@ class Conductor:
             worker.kill()
             text = str(exc)
             outcome = "oom" if "out of memory" in text.lower() else "error"
-            self.activity(row | {"outcome": outcome, "error": text, "card": self.card})
+            self.activity(row | {"outcome": outcome, "error": text, "gpu": self.gpu})
             return 0
         except Exception as exc:  # noqa: BLE001 - one row never ends the campaign
             self.log(traceback.format_exc())
             worker.kill()
-            self.activity(row | {"outcome": "error", "error": repr(exc)[:300], "card": self.card})
+            self.activity(row | {"outcome": "error", "error": repr(exc)[:300], "gpu": self.gpu})
             return 0
 
     def run_interference(
@@ -313,7 +313,7 @@ class Conductor:
                     self.log(traceback.format_exc())
                 seen += 1
                 if seen % 60 == 0 and known:
-                    # The card alone again, to see whether anything drifts.
+                    # The GPU alone again, to see whether anything drifts.
                     groups.appendleft({"members": [[known[(seen // 60) % len(known)], None]]})
         finally:
             for worker in self.house.values():
@@ -341,7 +341,7 @@ class Conductor:
             env=environment,
             start_new_session=True,
         )
-        (self.state / f"mps.{self.card}.pid").write_text(str(daemon.pid))
+        (self.state / f"mps.{self.gpu}.pid").write_text(str(daemon.pid))
         end = time.monotonic() + 15
         while time.monotonic() < end:
             try:
@@ -471,7 +471,7 @@ class Conductor:
         if len(members) == 1 and members[0][1] is None and rows[0]["step_mean_s"]:
             self.alone.setdefault(members[0][0], rows[0]["step_mean_s"])
         self.interference(
-            {"mode": mode, "members": rows, "outcome": "ok", "card": self.card, "at": round(time.time(), 1)}
+            {"mode": mode, "members": rows, "outcome": "ok", "gpu": self.gpu, "at": round(time.time(), 1)}
             | rounded(counted)
             | ({"held": self.held.get(members[0][0])} if len(members) == 1 else {})
         )
@@ -510,13 +510,13 @@ def groups_of(names: list[str], small: list[str], mode: str, seed: int) -> list[
     return [{"members": members} for members in groups]
 
 
-def conduct(card: int, cards: int, args: argparse.Namespace, stop_at_s: float, counters: Any) -> None:
-    """Do everything that is planned for one card."""
+def conduct(gpu: int, gpus: int, args: argparse.Namespace, stop_at_s: float, counters: Any) -> None:
+    """Do everything that is planned for one GPU."""
     from gpu_campaign.plan import dry_plan, make_plan
 
     plan = dry_plan() if args.dry_run else make_plan()
-    conductor = Conductor(card, cards, args, stop_at_s, counters)
-    session = {"session": True, "card": card, "at": round(time.time(), 1), "versions": versions()}
+    conductor = Conductor(gpu, gpus, args, stop_at_s, counters)
+    session = {"session": True, "gpu": gpu, "at": round(time.time(), 1), "versions": versions()}
     session |= (
         {"cores": os.cpu_count()}
         | conductor.counters.describe()
@@ -525,9 +525,9 @@ def conduct(card: int, cards: int, args: argparse.Namespace, stop_at_s: float, c
     before = [Path(args.state)]
     found = list(read_rows(*(f for b in before for f in sorted(b.glob("activity*.jsonl")))))
     known = {row["id"] for row in found if "id" in row}
-    mine = [row for i, row in enumerate(plan["activity"]) if i % cards == card and row["id"] not in known]
+    mine = [row for i, row in enumerate(plan["activity"]) if i % gpus == gpu and row["id"] not in known]
     had = sum(1 for row in found if row.get("outcome") == "ok")
-    quota = max(0, (args.rows - had + cards - 1) // cards)
+    quota = max(0, (args.rows - had + gpus - 1) // gpus)
     conductor.log(f"{len(mine)} activity rows left, quota {quota}, {conductor.left_s():.0f} s left")
     if quota:
         conductor.activity(session | {"seed": plan["seed"]})
@@ -539,15 +539,15 @@ def conduct(card: int, cards: int, args: argparse.Namespace, stop_at_s: float, c
         return
     conductor.interference(session)
     done = list(read_rows(*(f for b in before for f in sorted(b.glob("interference*.jsonl")))))
-    residents = plan["residents"] + plan["strangers"][card % 2 :: 2]
+    residents = plan["residents"] + plan["visitors"][gpu % 2 :: 2]
     small = [row["id"] for row in residents if row.get("small")]
     for mode, share in (("mps", 0.8), ("none", 1.0)):
         people = residents if mode == "mps" else [row for row in residents if row.get("plain")]
-        schedule = groups_of([row["id"] for row in people], small if mode == "mps" else [], mode, seed=card)
+        schedule = groups_of([row["id"] for row in people], small if mode == "mps" else [], mode, seed=gpu)
         over = {
             json.dumps([[m["id"], m["duty"]] for m in row["members"]])
             for row in done
-            if row.get("outcome") == "ok" and row.get("mode") == mode and row.get("card") == card
+            if row.get("outcome") == "ok" and row.get("mode") == mode and row.get("gpu") == gpu
         }
         schedule = [g for g in schedule if json.dumps(g["members"]) not in over]
         until_s = time.monotonic() + conductor.left_s() * share
@@ -555,7 +555,7 @@ def conduct(card: int, cards: int, args: argparse.Namespace, stop_at_s: float, c
             conductor.run_interference(people, schedule, mode, until_s)
         except Exception:  # noqa: BLE001 - the other mode still has its turn
             conductor.log(traceback.format_exc())
-    known |= {row["id"] for row in read_rows(Path(args.state) / f"activity.{card}.jsonl") if "id" in row}
+    known |= {row["id"] for row in read_rows(Path(args.state) / f"activity.{gpu}.jsonl") if "id" in row}
     rest = [row for row in mine if row["id"] not in known]
     if rest and conductor.left_s() > 20:
         conductor.run_activity(rest, len(rest))
@@ -573,7 +573,7 @@ def versions() -> dict[str, str]:
 
 
 def run(description: str, *, rows: int, interference: bool) -> int:
-    """Fork one conductor for each card and wait for them.
+    """Fork one conductor for each GPU and wait for them.
 
     Args:
         description: For --help.
@@ -597,14 +597,14 @@ def run(description: str, *, rows: int, interference: bool) -> int:
             shutil.copy(old, out / old.name)
 
     from gpu_campaign.counters import FakeCounters, Meter
-    from gpu_campaign.counters import cards as count_cards
+    from gpu_campaign.counters import gpus as count_gpus
 
     # The meters are forked first, before anything here has touched the driver.
     meters: list[Any] = (
-        [FakeCounters(), FakeCounters()] if args.dry_run else [Meter(i) for i in range(count_cards())]
+        [FakeCounters(), FakeCounters()] if args.dry_run else [Meter(i) for i in range(count_gpus())]
     )
-    cards = len(meters)
-    print(f"{cards} cards: {[meter.uuid for meter in meters]}", file=sys.stderr, flush=True)
+    gpus = len(meters)
+    print(f"{gpus} GPUs: {[meter.uuid for meter in meters]}", file=sys.stderr, flush=True)
     import torch
 
     from gpumemnet.learning.dataset.warm import warm_up
@@ -616,7 +616,7 @@ def run(description: str, *, rows: int, interference: bool) -> int:
         )
     torch.set_num_threads(1)
     children = []
-    for card in range(cards):
+    for gpu in range(gpus):
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
@@ -624,7 +624,7 @@ def run(description: str, *, rows: int, interference: bool) -> int:
             code = 0
             try:
                 os.setpgid(0, 0)
-                conduct(card, cards, args, stop_at_s, meters[card])
+                conduct(gpu, gpus, args, stop_at_s, meters[gpu])
             except BaseException:  # noqa: BLE001
                 traceback.print_exc()
                 code = 1

@@ -1,4 +1,4 @@
-"""What NVML says about one card between two moments: activity counters, power, energy, clocks, memory."""
+"""What NVML says about one GPU between two moments: activity counters, power, energy, clocks, memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POWER_EVERY_S = 0.04
 
 
 class Counters:
-    """One card."""
+    """One GPU."""
 
     def __init__(self, index: int) -> None:
         import pynvml
@@ -132,13 +132,13 @@ class Counters:
         return {row.pid: row.usedGpuMemory for row in rows if row.usedGpuMemory is not None}
 
     def used_bytes(self) -> int:
-        """Return what is used of the card, without the driver's reserve."""
+        """Return what is used of the GPU, without the driver's reserve."""
         memory = self.nvml.nvmlDeviceGetMemoryInfo(self.handle, version=self.nvml.nvmlMemory_v2)
         return int(memory.used)
 
 
-def cards() -> int:
-    """Return how many cards there are, asked in a process of its own: NVML is not carried over a fork."""
+def gpus() -> int:
+    """Return how many GPUs there are, asked in a process of its own: NVML is not carried over a fork."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -152,16 +152,16 @@ def cards() -> int:
 
 
 class Meter:
-    """Counters of one card in a process of their own, forked before anything has touched the driver."""
+    """Counters of one GPU in a process of their own, forked before anything has touched the driver."""
 
     def __init__(self, index: int) -> None:
-        self.pipe, theirs = Pipe()
+        self.pipe, other = Pipe()
         pid = os.fork()
         if pid == 0:
             ctypes.CDLL(None).prctl(1, 9)
             self.pipe.close()
-            _serve(index, theirs)
-        theirs.close()
+            _serve(index, other)
+        other.close()
         self.uuid: str = self._ask("uuid")
 
     def _ask(self, what: str) -> Any:
@@ -186,14 +186,14 @@ def _serve(index: int, pipe: Any) -> None:
                 counters = counters or Counters(index)
                 found = getattr(counters, what)
                 pipe.send((True, found if what == "uuid" else found()))
-            except Exception as exc:  # noqa: BLE001 - told to whoever asked
+            except Exception as exc:  # noqa: BLE001 - passed to the caller
                 pipe.send((False, repr(exc)))
     finally:
         os._exit(0)
 
 
 class FakeCounters:
-    """A card that is not there, for the dry run."""
+    """A GPU that is not there, for the dry run."""
 
     uuid = "GPU-dry"
 

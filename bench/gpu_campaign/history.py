@@ -10,7 +10,7 @@ KEPT_EVENTS = 300_000
 
 
 class History:
-    """PyTorch's record of allocations, with marks by clock and count, as reading it anew each time would be slow."""
+    """PyTorch's record of allocations, with marks by clock and count, as reading it again each time would be slow."""
 
     def __init__(self) -> None:
         import torch

@@ -20,7 +20,7 @@ from gpu_campaign.history import History
 from gpumemnet.tracing.script import inside
 
 FOLDER = "RAD_PEAKS_FOLDER"
-"""Variable of the environment: where notes go. It also tells which processes the script started."""
+"""Variable of the environment: where notes go. It also shows which processes the script started."""
 GATE = "RAD_PEAKS_GATE"
 """Variable of the environment: a file for which the first use of the GPU waits. WAITING in FOLDER says that it does."""
 WAITING = "waiting"
@@ -149,9 +149,9 @@ class Notes:
                 "alloc_retries": self._torch.cuda.memory_stats().get("num_alloc_retries"),
             }
         path = self._folder / f"notes.{self._rank}.json"
-        beside = path.with_suffix(".part")
-        beside.write_text(json.dumps(notes), encoding="utf-8")
-        beside.replace(path)
+        draft = path.with_suffix(".part")
+        draft.write_text(json.dumps(notes), encoding="utf-8")
+        draft.replace(path)
 
 
 def _seen(device: int) -> int | None:

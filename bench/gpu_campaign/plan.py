@@ -205,7 +205,7 @@ def named() -> dict[str, Record]:
 
 
 def _generated(draw: random.Random) -> list[Record]:
-    """Draw random models of the dataset, every third with another batch size or precision besides."""
+    """Draw random models of the dataset, every third with another batch size or precision as well."""
     by_family: dict[str, dict[tuple[int, int], list[Record]]] = {}
     for row in read_records(TRAINING_ROWS):
         if row["outcome"] == "ok" and row["process_peak_bytes"] < LARGEST_PEAK_BYTES:
@@ -239,7 +239,7 @@ def _row(name: str, group: str, config: Record) -> Record:
 
 
 def make_plan() -> Record:
-    """Return the trainings to measure alone, in random order, those to run in groups, and strangers to join them."""
+    """Return the trainings to measure alone, in random order, those to run in groups, and visitors to join them."""
     draw = random.Random(SEED)
     trainings = named()
     generated = _generated(draw)
@@ -260,14 +260,14 @@ def make_plan() -> Record:
     ]
     light = [row for row in generated if 0.9e9 < row.get("known_peak_bytes", 0) < 4.0e9]
     draw.shuffle(light)
-    strangers: list[Record] = []
+    visitors: list[Record] = []
     families: dict[str, int] = {}
     for row in light:
         family = row["config"]["family"]
-        if families.get(family, 0) < 2 and len(strangers) < 12:
+        if families.get(family, 0) < 2 and len(visitors) < 12:
             families[family] = families.get(family, 0) + 1
-            strangers.append({"id": row["id"], "config": row["config"]})
-    return {"seed": SEED, "activity": activity, "residents": residents, "strangers": strangers}
+            visitors.append({"id": row["id"], "config": row["config"]})
+    return {"seed": SEED, "activity": activity, "residents": residents, "visitors": visitors}
 
 
 def dry_plan() -> Record:
@@ -275,4 +275,4 @@ def dry_plan() -> Record:
     small = [row for row in _generated(random.Random(SEED)) if row.get("known_peak_bytes", 2 * GIB) < GIB]
     rows = [row | {"config": row["config"] | {"batch_size": 2}} for row in small[:8]]
     residents = [{"id": row["id"], "config": row["config"], "small": True, "plain": True} for row in rows[:4]]
-    return {"seed": SEED, "activity": rows, "residents": residents, "strangers": []}
+    return {"seed": SEED, "activity": rows, "residents": residents, "visitors": []}

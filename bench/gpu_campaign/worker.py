@@ -36,8 +36,8 @@ def _loop(
         if period_s is not None:
             # The loader makes one batch each period, and waits while its queue of BACKLOG is full.
             if taken:
-                room = taken[-BACKLOG] if len(taken) >= BACKLOG else taken[0]
-                ready = max(ready, room) + period_s
+                space = taken[-BACKLOG] if len(taken) >= BACKLOG else taken[0]
+                ready = max(ready, space) + period_s
             while (left := ready - time.monotonic()) > 0:
                 if pipe.poll(min(left, 0.5)):
                     break
@@ -168,7 +168,7 @@ class Worker:
 
     def __init__(self, name: str, environment: dict[str, str], device: str, steps: Any, slot: int) -> None:
         self.name, self.steps, self.slot = name, steps, slot
-        self.pipe, theirs = Pipe()
+        self.pipe, other = Pipe()
         self.rows = 0
         sys.stdout.flush()
         sys.stderr.flush()
@@ -176,8 +176,8 @@ class Worker:
         self.pid = os.fork()
         if self.pid == 0:
             self.pipe.close()
-            _child(theirs, environment, device, steps, slot, conductor)
-        theirs.close()
+            _child(other, environment, device, steps, slot, conductor)
+        other.close()
         self.alive = True
 
     def send(self, do: str, **values: Any) -> None:

@@ -1,9 +1,9 @@
-"""Train about 540 models, one at a time on each card, and note step time, SM activity, bandwidth and power.
+"""Train about 540 models, one at a time on each GPU, and note step time, SM activity, bandwidth and power.
 
     PYTHONPATH=. python bench/interference/activity.py --out rows [--seconds 540] [--dry-run]
 
 Needs a GPU whose driver has NVML's GPM counters (Hopper or later), torch, torchvision, timm, transformers and
-nvidia-ml-py; all cards are used at once. Started again with the same folder, it goes on. About 1.7 s a row and card.
+nvidia-ml-py; all GPUs are used at once. Started again with the same folder, it goes on. About 1.7 s a row and GPU.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Groups:
         intensity: SM activity while they run.
         kernel: How long one of them takes, in the model's typical kernels.
         slowdown: Measured.
-        together: SM activity of the card, one for each group.
+        together: SM activity of the GPU, one for each group.
     """
 
     def __init__(self, groups: list[Group]) -> None:
@@ -118,12 +118,12 @@ def say(name: str, predicted: Floats, measured: Floats) -> None:
 
 
 def say_work(groups: Groups, fitted: Floats) -> None:
-    """Print what a GPU gets done by the sum of SM activity alone: measured, the card's own, and the model's error."""
+    """Print what a GPU gets done by the sum of SM activity alone: measured, the GPU's own, and the model's error."""
     work = np.where(groups.present, groups.busy * groups.intensity, 0)
     total, done = work.sum(1), (work / groups.slowdown).sum(1)
     off = np.abs((work / fitted).sum(1) / done - 1)
     print(
-        "\n| sum of SMACT alone | groups | done, P10 | median | P90 | card's SMACT, median | model off, median | P90 |"
+        "\n| sum of SMACT alone | groups | done, P10 | median | P90 | GPU's SMACT, median | model off, median | P90 |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for low, high in pairwise((0.0, 0.5, 0.75, 1.0, 1.5, 2.0, 9.0)):
@@ -138,10 +138,10 @@ def say_work(groups: Groups, fitted: Floats) -> None:
     print(f"\nabove 1: off by {crowded[0]:.1%} at the median, {crowded[1]:.0%} at P90")
 
 
-def in_turns(room: float, groups: Groups) -> Floats:
+def in_turns(space: float, groups: Groups) -> Floats:
     """Return slowdowns where contexts take turns: each has a fair share of this part of the time."""
     levels = [
-        interference.fair_level(list(busy[there]), room)
+        interference.fair_level(list(busy[there]), space)
         for busy, there in zip(groups.busy, groups.present, strict=True)
     ]
     return np.maximum(1, groups.busy / np.array(levels)[:, None])
@@ -158,14 +158,14 @@ def say_turns(groups: Groups) -> None:
         found = least_squares(lambda c: off(predicted(c[0])), [start], loss="soft_l1", f_scale=0.2).x[0]
         return found, predicted(found)[used]
 
-    room, fair = fitted(lambda room: in_turns(room, groups), 1.0)
-    say(f"without MPS: a fair share of {room:.2f} of the time", fair, groups.slowdown[used])
+    space, fair = fitted(lambda space: in_turns(space, groups), 1.0)
+    say(f"without MPS: a fair share of {space:.2f} of the time", fair, groups.slowdown[used])
     cost, line = fitted(lambda cost: np.maximum(1, groups.busy * (1 + cost * others)), 1.0)
     say(f"without MPS: b * (1 + {cost:.2f} * sum of b)", line, groups.slowdown[used])
 
 
 def eased(groups: int = 20_000) -> float:
-    """Return how far a newcomer speeds the luckiest one of a random group up, in the worst group of a hundred."""
+    """Return how far an incoming job speeds the luckiest one of a random group up, in the worst group of a hundred."""
     draw = random.Random(1)
     found = []
     for _ in range(groups):
@@ -207,10 +207,10 @@ def main() -> None:
         np.maximum(1, smact + 0 * out)[groups.present],
         groups.slowdown[groups.present],
     )
-    say("all, nobody slowed", np.ones(int(groups.present.sum())), groups.slowdown[groups.present])
+    say("all, none slowed", np.ones(int(groups.present.sum())), groups.slowdown[groups.present])
     say_turns(read("time-sliced"))
     say_work(groups, predict(np.array([crowding, shortness]), groups))
-    print(f"a newcomer speeds somebody up by {eased():.0%} or more in one random group of a hundred")
+    print(f"an incoming job speeds another one up by {eased():.0%} or more in one random group of a hundred")
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ def rewritten(rows: list[dict[str, str]]) -> list[dict[str, str]]:
     """
     found = []
     for row in rows:
-        told = next((value for name, value in row.items() if name.startswith("mem_mib")), "")
+        reported = next((value for name, value in row.items() if name.startswith("mem_mib")), "")
         mib = measured_mib(row["workload"])
         kept = {name: value for name, value in row.items() if not name.startswith("mem_mib")}
-        found.append(kept | {"mem_mib": told if mib is None else str(mib)})
+        found.append(kept | {"mem_mib": reported if mib is None else str(mib)})
     return found
 
 

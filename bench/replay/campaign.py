@@ -9,7 +9,7 @@ again, so the same command goes on after whatever ended it, on this machine or o
     --compressions  print which compressions fit the budget, make nothing
 
 The exit status is 0 when every run is there, 3 when another call is to be made, 1 when runs are left for which there is
-no time, or that were cut off twice, and 2 when somebody should look first: something is missing that a run would find
+no time, or that were cut off twice, and 2 when a person should look first: something is missing that a run would find
 out too late, or a run failed, or lost jobs, as the others then would.
 """
 
@@ -45,7 +45,7 @@ MOST_LOST = 0.1
 """Where more jobs did not end well, something is wrong with all of them."""
 COMPRESSIONS = (80, 100, 120, 130, 140, 150, 160, 170, 180, 200, 240)
 START_UP_SHARE = 0.10
-"""Above it a run tells of start-ups more than of sharing."""
+"""Above it a run shows start-ups more than of sharing."""
 WORDS = {0: "complete", 3: "cut off"}
 
 

@@ -3,6 +3,6 @@
 #
 #   bench/replay/campaign.sh OUT bench/replay/headline.txt --budget-s 1700 --trace philly_t1.csv --compress 150
 #
-# `--help` tells the rest; what the host must have stands in run.sh.
+# `--help` shows the rest; what the host must have stands in run.sh.
 export REPLAY_PROGRAM=campaign REPLAY_BEGAN_S=${REPLAY_BEGAN_S:-$(date +%s)}
 exec "$(dirname "$0")/run.sh" "$@"

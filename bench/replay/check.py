@@ -35,7 +35,7 @@ class Checked:
     Attributes:
         name: Its name in the trace.
         jobs: How often it comes.
-        trains: What trains in its place; "?" if nobody knows.
+        trains: What trains in its place; "?" if unknown.
         books_mib: What RAD books; None where its need is not known.
         trace_mib: What the trace says.
         faults: What keeps a replay from being true to the trace.
@@ -59,8 +59,8 @@ def check(job: Planned, jobs: int, known: Mapping[str, Any], texts: Path, usable
         texts: Where it left the models' texts.
         usable_mib: Usable memory of one GPU.
     """
-    told = known.get(job.workload)
-    if told is None:
+    reported = known.get(job.workload)
+    if reported is None:
         return Checked(
             name=job.workload,
             jobs=jobs,
@@ -70,16 +70,16 @@ def check(job: Planned, jobs: int, known: Mapping[str, Any], texts: Path, usable
             faults=("not described: run replay.workloads",),
         )
     faults = []
-    if told["trains"] != planned_name(job.workload):
+    if reported["trains"] != planned_name(job.workload):
         faults.append("another model stands in: its library is missing")
     if not job.measured:
         faults.append(f"steps never measured on {job.gpus} GPU(s)")
     books_mib = None
-    if told["text"] is None and job.gpus == 1:
+    if reported["text"] is None and job.gpus == 1:
         faults.append("no text, so a GPU of its own")
-    elif told["text"] is not None:
+    elif reported["text"] is not None:
         try:
-            books_mib = booked_mib(job.workload, told["setup"], texts)
+            books_mib = booked_mib(job.workload, reported["setup"], texts)
         except EstimateError as exc:
             faults += [str(exc)] if job.gpus == 1 else []  # it has GPUs of its own, whatever its text says
     seen_mib = measured_mib(job.workload)
@@ -90,7 +90,7 @@ def check(job: Planned, jobs: int, known: Mapping[str, Any], texts: Path, usable
     return Checked(
         name=job.workload,
         jobs=jobs,
-        trains=told["trains"],
+        trains=reported["trains"],
         books_mib=books_mib,
         trace_mib=job.memory_mib,
         faults=tuple(faults),

@@ -30,7 +30,7 @@ def figures(jobs: Sequence[Mapping[str, Any]], samples: Mapping[str, Any]) -> di
     start_up = [run["trains_s"] - run["called_s"] for run in runs if "trains_s" in run]
     booked = sum(job["booked_mib"] * s for job, s in zip(good, execution, strict=True) if job["booked_mib"])
     used = sum(job["peak_mib"] * s for job, s in zip(good, execution, strict=True) if job["booked_mib"])
-    cards = samples["gpus"]
+    gpus = samples["gpus"]
     return {
         "jobs": len(jobs),
         "ended_well": len(good),
@@ -57,18 +57,18 @@ def figures(jobs: Sequence[Mapping[str, Any]], samples: Mapping[str, Any]) -> di
         ),
         "requeues": sum(max(0, job["restarts"] - max(0, len(job["runs"]) - 1)) for job in jobs),
         "booked_over_used": _rounded(booked / used) if used else None,
-        "energy_j": _rounded(sum(card["energy_j"] for card in cards)),
-        "smact_mean": _over(cards, "smact"),
+        "energy_j": _rounded(sum(gpu["energy_j"] for gpu in gpus)),
+        "smact_mean": _over(gpus, "smact"),
         "memory_mean_share": _rounded(
-            statistics.fmean(u / card["usable_mib"] for card in cards for u in card["used_mib"])
+            statistics.fmean(u / gpu["usable_mib"] for gpu in gpus for u in gpu["used_mib"])
         )
-        if any(card["used_mib"] for card in cards)
+        if any(gpu["used_mib"] for gpu in gpus)
         else None,
     }
 
 
-def _over(cards: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    values = [value for card in cards for value in card[name] if value is not None]
+def _over(gpus: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    values = [value for gpu in gpus for value in gpu[name] if value is not None]
     return _mean(values) if values else None
 
 

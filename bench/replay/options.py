@@ -21,10 +21,10 @@ GPUS = 2
 
 
 def name_of(options: argparse.Namespace) -> str:
-    """Return what a run is called: all that tells it from others."""
+    """Return what a run is called: all that distinguishes it from other runs."""
     policy, users = POLICIES[options.policy], dealt_of(options)
     parts = [options.trace.stem, options.policy]
-    parts += [options.estimates] if policy.ours else []
+    parts += [options.estimates] if policy.with_rad else []
     parts += [f"g{options.gpus}"] if options.gpus != GPUS else []
     parts += [f"c{options.compress:g}", *([f"first{options.first}"] if options.first else [])]
     parts += [f"{key}={value}".replace('"', "") for key, value in options.set]
@@ -75,7 +75,7 @@ def run_parser() -> argparse.ArgumentParser:
     parser.add_argument("out", type=_absolute, help="folder of results")
     parser.add_argument("--trace", type=Path, required=True)
     parser.add_argument("--policy", choices=POLICIES, default="magm")
-    parser.add_argument("--estimates", choices=ESTIMATES, default="ours")
+    parser.add_argument("--estimates", choices=ESTIMATES, default="rad")
     parser.add_argument("--compress", type=float, default=120.0)
     parser.add_argument("--first", type=int, help="only the first so many jobs of the trace")
     parser.add_argument(
@@ -114,8 +114,8 @@ def run_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="every Nth job of the first user faults: it writes to an impossible address",
     )
-    parser.add_argument("--stand-in", action="store_true", help="simulated cards and trainings that sleep")
-    parser.add_argument("--on-cpu", action="store_true", help="simulated cards and real trainings on the CPU")
+    parser.add_argument("--stand-in", action="store_true", help="simulated GPUs and trainings that sleep")
+    parser.add_argument("--on-cpu", action="store_true", help="simulated GPUs and real trainings on the CPU")
     parser.add_argument("--user", default="nobody", help="the account of the only user")
     parser.add_argument("--root", type=_absolute, default=Path("/var/tmp/rad-replay"))
     parser.add_argument("--venv", type=Path, default=Path(sys.prefix), help="where our package is installed")

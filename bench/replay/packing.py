@@ -22,7 +22,7 @@ class Packed:
 
 
 def packed(took_s: Mapping[str, float], *, rest_s: float, call_s: float, budget_s: float) -> Packed:
-    """Pack runs into calls: each goes into the first one that has room, the most wanted first.
+    """Pack runs into calls: each goes into the first one that has time left, the most wanted first.
 
     Args:
         took_s: How long each run takes at most, the most wanted first.

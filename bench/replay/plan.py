@@ -40,9 +40,9 @@ class Planned:
         busy: Share of that time in which kernels run.
         kernel_s: How long one of them takes, on average.
         exchanges_per_s: Gradients that its GPUs hand over meanwhile, one by one, each second.
-        memory_mib: Peak on each GPU, as the trace tells.
+        memory_mib: Peak on each GPU, as the trace says.
         limit_min: What its user asks for as --time, in Slurm's minutes.
-        measured: Whether its step was measured, on so many GPUs; else nobody knows how long its steps would take.
+        measured: Whether its step was measured, on so many GPUs; else it is not known how long its steps would take.
         user: Its user, from 1.
         faults: Whether it does not train but writes to an impossible address, which ends all jobs on its MPS server.
     """
@@ -88,7 +88,7 @@ def plan(
 ) -> tuple[Planned, ...]:
     """Return the jobs of a trace that so many GPUs can run, or the first of them.
 
-    A loader is as slow, beside the training, as the trace has it: the job waits for data the same share of its time.
+    A loader is as slow, relative to the training, as the trace has it: the job waits for data the same share of time.
 
     Args:
         trace: The file.

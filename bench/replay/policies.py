@@ -1,4 +1,4 @@
-"""How each policy asks Slurm for its GPUs, and what of ours runs meanwhile."""
+"""How each policy asks Slurm for its GPUs, and what of RAD runs meanwhile."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class Policy:
     """One way to give jobs their GPUs.
 
     Attributes:
-        ours: Whether our hooks, shims and daemons run; without them it is Slurm alone.
+        with_rad: Whether our hooks, shims and daemons run; without them it is Slurm alone.
         shared: Whether users ask for shards by hand.
-        mps: Whether they run under MPS daemons that the site started, one for each card.
+        mps: Whether they run under MPS daemons that the site started, one for each GPU.
         placement: `policy` of rad.toml.
     """
 
-    ours: bool = True
+    with_rad: bool = True
     shared: bool = False
     mps: bool = False
     placement: str = ""
 
 
 POLICIES = {
-    "whole": Policy(ours=False),
-    "hand": Policy(ours=False, shared=True),
-    "hand-mps": Policy(ours=False, shared=True, mps=True),
+    "whole": Policy(with_rad=False),
+    "hand": Policy(with_rad=False, shared=True),
+    "hand-mps": Policy(with_rad=False, shared=True, mps=True),
 } | {name: Policy(placement=name) for name in ("exclusive", "round_robin", "magm", "lug", "mug")}
 
 
@@ -49,7 +49,7 @@ def rad_toml(policy: Policy, estimates: str) -> tuple[str, ...]:
 
 
 def alone(job: Planned) -> list[str]:
-    """Return the lines that a user writes who was told that his job needs more than one GPU has."""
+    """Return the lines that a user writes after a message that his job needs more than one GPU has."""
     return [f"#SBATCH --gpus={job.gpus}", "#RAD policy=exclusive"]
 
 
@@ -70,7 +70,7 @@ def directives(
     else:
         shards = -(-round(job.memory_mib * HAND_ROUNDING) // SHARD_MIB)
         lines = [f"#SBATCH --gres=shard:{shards}"]
-    if not policy.ours or estimates == "none":
+    if not policy.with_rad or estimates == "none":
         return lines
     if estimates == "oracle":
         return [*lines, f"#RAD memory={job.memory_mib}M"]

@@ -25,7 +25,7 @@ PACE_S = 0.4
 BACKFILL_S = 2.0
 """bf_interval of the replay's Slurm (lab/config.py)."""
 AROUND_S = 30.0
-"""What a run takes beside its jobs: Slurm comes up and goes down, trainings' libraries are loaded."""
+"""What a run takes apart from its jobs: Slurm comes up and goes down, trainings' libraries are loaded."""
 OFF = {"whole": 1.05}
 """How much longer than simulated a run may take: with whole GPUs simulation and replays agree to one in a hundred."""
 MOST_OFF = 1.25
@@ -72,14 +72,14 @@ def predict(options: argparse.Namespace) -> Prediction:
 
 def _question(options: argparse.Namespace) -> Question:
     policy, users = POLICIES[options.policy], dealt_of(options)
-    baseline: Baseline = "rad" if policy.ours else "hand" if policy.shared else "whole"
+    baseline: Baseline = "rad" if policy.with_rad else "hand" if policy.shared else "whole"
     known: dict[str, Estimates] = {"oracle": "oracle", "none": "none"}
     return Question(
         trace=options.trace,
         nodes=1,
         gpus_per_node=options.gpus,
         gpu_memory_mib=options.gpu_memory_mib,
-        settings=_settings(options) if policy.ours else PartitionConfig(),
+        settings=_settings(options) if policy.with_rad else PartitionConfig(),
         baseline=baseline,
         estimates=known.get(options.estimates, "measured"),
         gradients="one by one" if options.exchange == COPIES else "buckets",

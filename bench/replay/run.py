@@ -1,6 +1,6 @@
 """One run: python -m replay.run OUT --trace T --policy P [--estimates E] [--compress C] [--stand-in].
 
-Starts a private Slurm over this machine's GPUs (or over simulated cards), submits the trace's jobs when their time has
+Starts a private Slurm over this machine's GPUs (or over simulated GPUs), submits the trace's jobs when their time has
 come, waits until they have ended or the time is up, and writes OUT/NAME.json. A run that is there already is not made
 again; one that was cut off says so and is made again.
 """
@@ -51,7 +51,7 @@ export REPLAY_SERVER={server}
 HAND_MPS = """\
 export CUDA_MPS_PIPE_DIRECTORY={folder}/$CUDA_VISIBLE_DEVICES CUDA_VISIBLE_DEVICES=0
 """
-"""A card's daemon knows one card, by the number 0."""
+"""A GPU's daemon knows one GPU, by the number 0."""
 
 
 def main() -> int:
@@ -102,7 +102,7 @@ class Replay:
         )
         if not options.stand_in and (lacking := unmeasured(self.jobs)):
             raise SystemExit(
-                f"nobody knows how long steps take: {', '.join(lacking)}; python -m replay.check tells more"
+                f"unknown how long steps take: {', '.join(lacking)}; python -m replay.check says more"
             )
         self.stage = Stage(options)
         self.stuck = ""
@@ -130,7 +130,7 @@ class Replay:
                 "version": 1,
                 "trace": self.options.trace.stem,
                 "policy": self.options.policy,
-                "estimates": self.options.estimates if self.policy.ours else None,
+                "estimates": self.options.estimates if self.policy.with_rad else None,
                 "compress": self.options.compress,
                 "first": self.options.first,
                 "settings": dict(self.options.set),
@@ -185,13 +185,13 @@ class Replay:
             if state not in ENDED:
                 self.failed_s.pop(number, None)
                 return False
-            patience_s = RERUN_S if self.policy.ours and state == "FAILED" else 0.0
+            patience_s = RERUN_S if self.policy.with_rad and state == "FAILED" else 0.0
             if now_s - self.failed_s.setdefault(number, now_s) < patience_s:
                 return False
         return True
 
     def _submit(self, slurm: Jobs, job: Planned) -> None:
-        """Submit a job; one that is refused is submitted again as its user is told to, with a GPU of its own."""
+        """Submit a job; one that is refused is submitted again as its message asks, with a GPU of its own."""
         extra = self.known.get(job.workload, {})
         file = self.stage.folder / f"{job.name}.json"
         record = job.to_json() | {
@@ -202,7 +202,7 @@ class Replay:
         file.write_text(json.dumps(record))
         script = self.stage.folder / f"{job.name}.sh"
         wishes = [directives(job, self.policy, self.options.estimates, self.stage.texts, extra)]
-        if self.policy.ours:
+        if self.policy.with_rad:
             wishes.append(alone(job))
         at_s = time.time()
         for lines in wishes:

@@ -1,4 +1,4 @@
-"""What a run stands on: a private Slurm over real or simulated cards, MPS as a site has it, the server of trainings."""
+"""What a run stands on: a private Slurm over real or simulated GPUs, MPS as a site has it, the server of trainings."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.simulate.traces.users import account_of
-
 from gpumemnet.estimators.registry import ESTIMATORS
 from lab.cluster import Cluster
 from lab.daemons import wait_until
@@ -32,6 +30,7 @@ from replay.policies import POLICIES, rad_toml
 from replay.users import accounts, make_accounts
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
+from slurm_plugin.simulate.traces.users import account_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = ("bench/replay", "bench/gpu_campaign", "gpumemnet", "slurm_plugin")
@@ -50,13 +49,13 @@ class Stage:
     """The processes that a run needs, and where its files are.
 
     Attributes:
-        simulated: Whether the cards are.
+        simulated: Whether the GPUs are.
         place: Of the private Slurm.
         cluster: The private Slurm.
         folder: Where jobs run; what trainings write of themselves is in `records`.
         source: What trainings import.
         texts: Texts of the workloads' models.
-        mps: Folders of the MPS daemons, by account and index of their card.
+        mps: Folders of the MPS daemons, by account and index of their GPU.
         accounts: Accounts of the users, in their order.
     """
 
@@ -71,7 +70,7 @@ class Stage:
         self.texts = options.out / "texts"
         self.mps = options.root / "mps"
         self.accounts = accounts(options)
-        self._by_account = ("mps_server", '"account"') in options.set and self.policy.ours
+        self._by_account = ("mps_server", '"account"') in options.set and self.policy.with_rad
         self._started: list[subprocess.Popen[bytes]] = []
 
     def account(self, job: Planned) -> str:
@@ -198,7 +197,7 @@ class Stage:
         spec = ClusterSpec(
             nodes=(node,),
             sharing="mps",
-            ours=self.policy.ours,
+            with_rad=self.policy.with_rad,
             slurm_conf=SLURM_CONF,
             scheduler=(f"bf_min_age_reserve={min_age_reserve_s(self.options)}",),
             rad_toml=lines,
@@ -206,7 +205,7 @@ class Stage:
             spread_shards=("share_multi_gpu", "true") in self.options.set,
         )
         self.cluster.up(spec)
-        if self.policy.ours and self.options.estimates in ESTIMATORS:
+        if self.policy.with_rad and self.options.estimates in ESTIMATORS:
             self.cluster.set_rad("estimator", json.dumps(self.options.estimates))
         if self._by_account:
             self._believe_accounts()
@@ -222,7 +221,7 @@ class Stage:
         rewrite(own, own.read_text().replace(f'"{self.place.slurm_conf}"', f'"{believed}"'))
 
     def _start_mps(self, account: str, uuids: Sequence[str]) -> None:
-        """Start an account's MPS daemon for each card, as a site without us would.
+        """Start an account's MPS daemon for each GPU, as a site without RAD would.
 
         A daemon that several accounts used would serve one of them at a time; servers of several daemons take turns.
         """

@@ -16,7 +16,7 @@ Fields = Mapping[str, str]
 class Patience:
     """Watches a run for signs of life.
 
-    A run is stuck when jobs are there, none of them has changed its state for PATIENCE_S, no card has computed
+    A run is stuck when jobs are there, none of them has changed its state for PATIENCE_S, no GPU has computed
     anything meanwhile, and Slurm waits for no time at which it may look at a job again.
     """
 
@@ -31,7 +31,7 @@ class Patience:
         Args:
             now_s: Of a clock that only goes forward.
             seen: The jobs by id, as `scontrol show job` has them.
-            active: Whether any card computes.
+            active: Whether any GPU computes.
         """
         states = {n: (job.get("JobState", ""), job.get("Restarts", "")) for n, job in seen.items()}
         left = {n: job for n, job in seen.items() if job.get("JobState") not in ENDED}
@@ -41,14 +41,14 @@ class Patience:
             self._alive_s = now_s
         if now_s - self._alive_s < PATIENCE_S:
             return ""
-        told = ", ".join(
+        reported = ", ".join(
             f"{job.get('JobName')} {job.get('JobState')} {job.get('Reason')}" for job in left.values()
         )
-        return f"nothing has happened for {now_s - self._alive_s:.0f} s: {told}"
+        return f"nothing has happened for {now_s - self._alive_s:.0f} s: {reported}"
 
 
 def _waits_for_its_time(job: Fields) -> bool:
-    """Return whether Slurm looks at a job only later, as at one that was put back."""
+    """Return whether Slurm looks at a job only later, as at one that was requeued."""
     at = job.get("EligibleTime", "")
     known = job.get("JobState") == "PENDING" and at[:1].isdigit()
     return known and at > time.strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,4 +1,4 @@
-"""Whose jobs a replay's are: the trace's own users, or as many as asked for, to whom a seed deals the jobs out."""
+"""Whose jobs a replay's are: the trace's own users, or as many as asked for, which a seed deals the jobs out to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from slurm_plugin.simulate.traces.read import read_trace
 from slurm_plugin.simulate.traces.users import Dealt, dealt
 
 USERS = 6
-"""Of a trace that names none: on a cluster a job's neighbours are strangers."""
+"""Of a trace that names none: on a cluster a job's neighbours are other users' jobs."""
 ACCOUNT = "rad-replay-{}"
 
 

@@ -1,4 +1,4 @@
-"""The runs that somebody wants: read from a file, refused where they could not be true to their trace."""
+"""The runs that are wanted: read from a file, refused where they could not be true to their trace."""
 
 from __future__ import annotations
 
@@ -63,9 +63,9 @@ def refuse_unready(runs: Mapping[str, Run], out: Path) -> None:
                 faults.setdefault(f"not described in {made}", set()).add(name)
             elif known[name]["trains"] != planned_name(name):
                 faults.setdefault("another model stands in, for its library was missing", set()).add(name)
-    told = [f"{fault}: {', '.join(sorted(names))}" for fault, names in faults.items() if names]
-    if told:
-        raise Unready("; ".join(told))
+    reported = [f"{fault}: {', '.join(sorted(names))}" for fault, names in faults.items() if names]
+    if reported:
+        raise Unready("; ".join(reported))
 
 
 def argv_of(run: Run) -> list[str]:

@@ -1,4 +1,4 @@
-"""Memory, SM activity and power of every card over time, seen from outside: neither Slurm nor our hooks are asked."""
+"""Memory, SM activity and power of every GPU over time, seen from outside: neither Slurm nor our hooks are asked."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from slurm_plugin.simulate.gpus.interference import power_w
 
 EVERY_S = 0.5
 LEAST_SMACT = 0.002
-"""What cards without a training show."""
+"""What GPUs without a training show."""
 
 
 class Watch:
     """Samples in a thread of its own."""
 
     def __init__(self, simulated: Path | None) -> None:
-        """Take the simulated cards of a folder, or the machine's own."""
+        """Take the simulated GPUs of a folder, or the machine's own."""
         self._telemetry: Telemetry = SimulatedGpus(simulated) if simulated else NvmlTelemetry()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._loop, daemon=True)
         self.times_s: list[float] = []
         self.gpus: list[dict[str, Any]] = []
         self.peaks_mib: dict[int, int] = {}
-        """Most that a job held on one card, by Slurm's id."""
+        """Most that a job held on one GPU, by Slurm's id."""
         self.active = True
-        """Whether any card computed at the last look; so is one whose activity cannot be read."""
+        """Whether any GPU computed at the last look; so is one whose activity cannot be read."""
 
     def start(self) -> None:
         """Begin."""
@@ -68,22 +68,22 @@ class Watch:
                 for gpu in readings
             ]
             self._first_j = [gpu.counters.energy_j for gpu in readings]
-        for card, gpu, first_j in zip(self.gpus, readings, self._first_j, strict=True):
+        for device, gpu, first_j in zip(self.gpus, readings, self._first_j, strict=True):
             watts = gpu.counters.power_w
             if gpu.smact_source == "simulated":
                 watts = power_w(gpu.smact or 0.0)
             if gpu.counters.energy_j is not None and first_j is not None:
-                card["energy_j"] = round(gpu.counters.energy_j - first_j, 1)
+                device["energy_j"] = round(gpu.counters.energy_j - first_j, 1)
             elif self.times_s and watts is not None:
-                card["energy_j"] = round(card["energy_j"] + watts * (now_s - self.times_s[-1]), 1)
+                device["energy_j"] = round(device["energy_j"] + watts * (now_s - self.times_s[-1]), 1)
             held = [(job_of(process.pid), process.memory_bytes or 0) for process in gpu.processes]
             jobs = {key[0] for key, _ in held if key is not None}
             for key, memory_bytes in held:
                 if key is not None:
                     self.peaks_mib[key[0]] = max(self.peaks_mib.get(key[0], 0), to_mib_up(memory_bytes))
-            card["used_mib"].append(to_mib_up(gpu.memory_used_bytes))
-            card["smact"].append(None if gpu.smact is None else round(gpu.smact, 3))
-            card["power_w"].append(None if watts is None else round(watts, 1))
-            card["jobs"].append(len(jobs))
+            device["used_mib"].append(to_mib_up(gpu.memory_used_bytes))
+            device["smact"].append(None if gpu.smact is None else round(gpu.smact, 3))
+            device["power_w"].append(None if watts is None else round(watts, 1))
+            device["jobs"].append(len(jobs))
         self.times_s.append(now_s)
         self.active = any(gpu.smact is None or gpu.smact >= LEAST_SMACT for gpu in readings)

@@ -39,8 +39,8 @@ def _measured() -> dict[str, int]:
 
 
 def _what_trains(config: Record) -> str:
-    told = {name: config.get(name) for name in ("arch", "batch_size", "precision", "seq_len")}
-    return json.dumps(told | {"precision": told["precision"] or "fp32"}, sort_keys=True)
+    reported = {name: config.get(name) for name in ("arch", "batch_size", "precision", "seq_len")}
+    return json.dumps(reported | {"precision": reported["precision"] or "fp32"}, sort_keys=True)
 
 
 def measured_mib(workload: str) -> int | None:
@@ -54,7 +54,7 @@ def config_of(workload: str) -> tuple[Record, str]:
     """Return a workload's configuration, and the name of what it is: another one where libraries lack its model.
 
     Raises:
-        KeyError: Nobody knows this workload.
+        KeyError: This workload is unknown.
     """
     name = planned_name(workload)
     config = _named()[name]
@@ -79,7 +79,7 @@ def _works(library: str) -> bool:
 
 
 def setup_of(config: Record) -> str:
-    """Return the `#RAD` words beside `model=`."""
+    """Return the `#RAD` words next to `model=`."""
     words = [f"batch_size={config['batch_size']}", f"optimizer={config['optimizer']}"]
     precision = config.get("precision", "fp32")
     words += [f"precision={precision}"] if precision != "fp32" else []
@@ -101,7 +101,7 @@ def model_file(workload: str, folder: Path) -> Path | None:
 def describe(workload: str, folder: Path) -> Record:
     """Write a workload's model text, torchinfo's where there is torchinfo, and return what a job says of it.
 
-    torchinfo cannot run torchvision's detectors, whose inputs are lists: their script is traced, as users are told to.
+    torchinfo cannot run torchvision's detectors, whose inputs are lists: their script is traced, as the manual advises.
     """
     from gpumemnet.learning.dataset.config import Configuration
     from gpumemnet.learning.dataset.summaries import texts

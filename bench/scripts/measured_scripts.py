@@ -1,7 +1,7 @@
 """Measure the memory of training scripts on a GPU: python bench/scripts/measured_scripts.py --out FOLDER.
 
 Needs torch, torchvision, timm, transformers, accelerate, lightning, peft, nvidia-ml-py and, for one of them,
-bitsandbytes. Each script runs as it stands, several beside each other on each GPU, until it ends or some seconds after
+bitsandbytes. Each script runs as it stands, several at once on each GPU, until it ends or some seconds after
 its third optimizer step. FOLDER/scripts.jsonl gets one line as soon as a script is done, in order of their ends:
 
 - "process_peak_bytes": the most that NVML showed of its first rank's process, asked twenty times a second;
@@ -47,7 +47,7 @@ STARTED = "RAD_MEASURED_BY"
 _SITECUSTOMIZE = "from gpu_campaign import peaks\n\npeaks.install()\n"
 
 
-class Cards:
+class Gpus:
     """All GPUs of the machine; none where NVML is not there."""
 
     def __init__(self) -> None:
@@ -102,8 +102,8 @@ def end(name: str, value: str) -> None:
 class Trial:
     """One script that runs."""
 
-    def __init__(self, line: str, python: Path, cards: Sequence[int]) -> None:
-        self.line, self.cards = line, cards
+    def __init__(self, line: str, python: Path, gpus: Sequence[int]) -> None:
+        self.line, self.gpus = line, gpus
         self._kept = tempfile.TemporaryDirectory()
         self.folder = Path(self._kept.name)
         self._work = self._lay()
@@ -115,7 +115,7 @@ class Trial:
             "PYTHONPATH": f"{self.folder}{os.pathsep}{before}" if before else str(self.folder),
             FOLDER: str(self.folder),
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-            "CUDA_VISIBLE_DEVICES": ",".join(map(str, cards)),
+            "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
             "HF_HUB_OFFLINE": "1",
             "WANDB_MODE": "disabled",
         }
@@ -219,18 +219,18 @@ class Trial:
         return notes
 
 
-def free(running: list[Trial], n_cards: int, at_once: int, wanted: int) -> Sequence[int]:
-    """Return the cards for a script: those with the fewest; empty while there is no room.
+def free(running: list[Trial], n_gpus: int, at_once: int, wanted: int) -> Sequence[int]:
+    """Return the GPUs for a script: those with the fewest; empty while none is free.
 
     Args:
         running: What runs.
-        n_cards: Of the machine.
-        at_once: Scripts that one card may have.
-        wanted: Cards for the script.
+        n_gpus: Of the machine.
+        at_once: Scripts that one GPU may have.
+        wanted: GPUs for the script.
     """
-    loads = [sum(card in trial.cards for trial in running) for card in range(n_cards)]
-    best = sorted(range(n_cards), key=lambda card: loads[card])[:wanted]
-    return sorted(best) if all(loads[card] < at_once for card in best) else ()
+    loads = [sum(gpu in trial.gpus for trial in running) for gpu in range(n_gpus)]
+    best = sorted(range(n_gpus), key=lambda gpu: loads[gpu])[:wanted]
+    return sorted(best) if all(loads[gpu] < at_once for gpu in best) else ()
 
 
 def main() -> None:
@@ -247,15 +247,15 @@ def main() -> None:
     options = parser.parse_args()
     ends_s = time.time() + options.seconds
     options.out.mkdir(parents=True, exist_ok=True)
-    python, cards = Path(options.python).absolute(), Cards()
-    n_cards = max(len(cards.handles), 1)
+    python, gpus = Path(options.python).absolute(), Gpus()
+    n_gpus = max(len(gpus.handles), 1)
     # What takes longest comes first: the ways to train, of which two wait for a compiler.
     chosen = [
         line
         for line in (*WAYS, *SCRIPTS)
         if not options.scripts or any(word in line for word in options.scripts)
     ]
-    waiting = [line for line in chosen if ranks(line) <= n_cards]
+    waiting = [line for line in chosen if ranks(line) <= n_gpus]
     running: list[Trial] = []
     os.environ[STARTED] = str(os.getpid())
     tracers = multiprocessing.get_context("fork").Pool(TRACERS)
@@ -270,24 +270,24 @@ def main() -> None:
 
     while (waiting or running) and time.time() < ends_s:
         for line in tuple(waiting):
-            place = free(running, n_cards, options.at_once, ranks(line))
+            place = free(running, n_gpus, options.at_once, ranks(line))
             if place:
                 waiting.remove(line)
                 running.append(Trial(line, python, place))
-        held = cards.held()
+        held = gpus.held()
         for trial in tuple(running):
             trial.look(held)
             ended = trial.over(time.time())
             if ended:
                 running.remove(trial)
-                write(trial.row(ended) | {"driver": cards.driver})
+                write(trial.row(ended) | {"driver": gpus.driver})
                 with (options.out / "histories.jsonl.xz").open("ab") as file:
                     file.write(trial.history())
                 trial.close()
         write_done(tracing, write)
         time.sleep(SAMPLED_EVERY_S)
     for trial in running:
-        write(trial.row("out of time") | {"driver": cards.driver})
+        write(trial.row("out of time") | {"driver": gpus.driver})
         trial.close()
     while tracing and time.time() < ends_s:
         write_done(tracing, write)

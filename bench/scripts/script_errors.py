@@ -1,7 +1,7 @@
 """How near traced scripts come to their measured peaks: python bench/scripts/script_errors.py ROWS... [--gpu h200].
 
 ROWS hold the lines of bench/scripts/measured_scripts.py and bench/scripts/traced_scripts.py --rows; of two traces of a
-script the later counts, so that a file made anew stands behind the one of the measuring. Measured is what NVML showed
+script the later counts, so that a file made again stands behind the one of the measuring. Measured is what NVML showed
 of the process at its peak; traced is what `rad-estimate` answers. "Allocator" compares PyTorch's reserved bytes alone,
 without the base of the process, which the table of rules has.
 """
@@ -79,13 +79,13 @@ def compared(rows: Iterable[dict[str, Any]], gpu: Gpu) -> tuple[list[Compared], 
         else:
             saved = SavedProfile.from_text(json.dumps(traced["profile"]), path=script)
             profile = next(p for p in saved.profiles if p.batch_size == saved.batch_size)
-            told = estimate(profile, gpu=gpu)
+            reported = estimate(profile, gpu=gpu)
             found.append(
                 Compared(
                     script=script,
                     measured_bytes=measured["process_peak_bytes"],
-                    traced_bytes=told.estimate_bytes,
-                    bound_bytes=told.upper_bytes,
+                    traced_bytes=reported.estimate_bytes,
+                    bound_bytes=reported.upper_bytes,
                     reserved_share=profile.reserved_bytes / measured["reserved_peak_bytes"],
                 )
             )

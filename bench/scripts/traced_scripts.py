@@ -74,15 +74,15 @@ def main() -> None:
     every = (*SCRIPTS, *WAYS) if options.scripts else SCRIPTS
     chosen = [s for s in every if not options.scripts or any(word in s for word in options.scripts)]
     python, rows = Path(options.python).absolute(), options.rows and options.rows.absolute()
-    told = 0
+    reported = 0
     for line in chosen:
         row = traced(line, python, options.seconds)
-        told += "profile" in row
+        reported += "profile" in row
         print(shown(row), flush=True)
         if rows:
             with rows.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
-    print(f"{told} of {len(chosen)} traced")
+    print(f"{reported} of {len(chosen)} traced")
 
 
 if __name__ == "__main__":

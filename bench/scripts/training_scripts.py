@@ -56,7 +56,7 @@ def command(line: str, python: Path) -> list[str]:
     """Return the words that start a script.
 
     Args:
-        line: One of the lists above; a word that names a file beside the script stands for its path.
+        line: One of the lists above; a word that names a file next to the script stands for its path.
         python: Of the environment that has what the script imports.
     """
     words = [str(FOLDER / word) if (FOLDER / word).exists() else word for word in line.split()]

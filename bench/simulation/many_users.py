@@ -3,7 +3,7 @@
     PYTHONPATH=bench:. python bench/simulation/many_users.py TRACE ...
 
 The traces, and four drawn from their workloads, on two GPUs, relative to whole GPUs; memory as measured on an H200. The
-mean over the traces and SEEDS deals. A second table has one job of one user beside ten of each other user, where a GPU
+mean over the traces and SEEDS deals. A second table has one job of one user next to ten of each other user, where a GPU
 has one server: how much slower the jobs of either are than alone.
 """
 
@@ -36,7 +36,7 @@ DRAWN = (1, 2, 3, 4)
 DRAWN_JOBS, MEAN_GAP_S, GAPS = 80, 240.0, (0.1, 0.1, 2.8)
 """Of drawn traces: jobs, mean time between two, and its factors, which make bursts."""
 MANY = 10
-"""Jobs of a user with many, beside a user with one."""
+"""Jobs of a user with many, next to a user with one."""
 FIGURES = ("makespan_s", "mean_completion_s", "p95_slowdown")
 
 Rows = list[dict[str, str]]

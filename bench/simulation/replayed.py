@@ -1,4 +1,4 @@
-"""Set replays on real GPUs beside their simulation.
+"""Compare replays on real GPUs with their simulation.
 
     PYTHONPATH=. python bench/simulation/replayed.py RUN.json ...
 
@@ -54,7 +54,7 @@ AUTH_INFO = "cred_expire=15"
 LONGEST_PACE = 4.0
 """What took so many times the median between two jobs of a GPU was not Slurm's pace: of 179, 11 took 1.5 to 18 s."""
 LOOKS_BACK_S = 0.5
-"""A sample tells of the time before it (bench/replay/watch.py)."""
+"""A sample covers the time before it (bench/replay/watch.py)."""
 LEAST_SAMPLES = 3
 FAILED_S = 2.1
 """What a job takes that fails as it starts: until the next one starts, mean of six in three runs, less Slurm's pace."""
@@ -63,7 +63,7 @@ ESTIMATE = re.compile(r"\bestimate_mib=(\d+)")
 ONE_BY_ONE = "copies"
 """How GPUs of a job handed their gradients over in runs that do not say it (bench/replay/options.py)."""
 WITHOUT_MPS = "hand"
-"""Shards by hand: whoever shares a GPU takes turns."""
+"""Shards by hand: jobs that share a GPU take turns."""
 WITHOUT_RAD = ("whole", WITHOUT_MPS, "hand-mps")
 FIGURES = ("makespan_s", "mean_completion_s", "median_slowdown", "p95_slowdown", "energy_j")
 
@@ -113,9 +113,9 @@ def _smact(samples: Mapping[str, Any], gpus: Sequence[str], since_s: float, unti
     """
     seen = [
         smact
-        for card in samples["gpus"]
-        if str(card["index"]) in gpus
-        for time_s, smact in zip(samples["times_s"], card["smact"], strict=True)
+        for device in samples["gpus"]
+        if str(device["index"]) in gpus
+        for time_s, smact in zip(samples["times_s"], device["smact"], strict=True)
         if since_s + LOOKS_BACK_S < time_s < until_s and smact is not None
     ]
     return statistics.fmean(seen) if len(seen) >= LEAST_SAMPLES * len(gpus) else None
@@ -132,7 +132,7 @@ def paces_s(run: Run) -> list[float]:
     waits = [
         later[0] - earlier[1] for held in map(sorted, spans.values()) for earlier, later in pairwise(held)
     ]
-    # A GPU that stood empty for longer was kept for a job of two GPUs.
+    # A GPU that was empty for longer was kept for a job of two GPUs.
     longest_s = LONGEST_PACE * statistics.median(waits or [0.0])
     return [wait for wait in waits if wait <= longest_s] or [0.0]
 
@@ -153,8 +153,8 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
         whole: The replay with whole GPUs that it is compared with.
         draw: Which of many draws of Slurm's pace is taken.
     """
-    cards = run["samples"]["gpus"]
-    usable_mib = min(card["usable_mib"] for card in cards)
+    devices = run["samples"]["gpus"]
+    usable_mib = min(device["usable_mib"] for device in devices)
     managed = run["policy"] not in WITHOUT_RAD
     settings = PartitionConfig(
         collocate=True, gpu_memory_mib=usable_mib, shards_per_gpu=shards_of(usable_mib)
@@ -164,7 +164,7 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
         settings = replace(settings, policy=run["policy"], recovery=recovery)
     cluster = Cluster(
         nodes=1,
-        per_node=len(cards),
+        per_node=len(devices),
         memory_bytes=from_mib(usable_mib),
         config=Config(partitions={PARTITION: settings}, default_partition=PARTITION),
         pin="bound",
@@ -237,12 +237,12 @@ def _job(
         limit_s=60.0 * row["limit_min"],
         memory_bytes=peak_bytes,
     )
-    booked_bytes, told_bytes = from_mib(row["booked_mib"]), _told_too_little(row, settings)
-    if told_bytes:
-        booked_bytes = max(told_bytes, compute_shards(1, None, settings) * settings.shard_bytes)
+    booked_bytes, reported_bytes = from_mib(row["booked_mib"]), _reported_too_little(row, settings)
+    if reported_bytes:
+        booked_bytes = max(reported_bytes, compute_shards(1, None, settings) * settings.shard_bytes)
     shared = 0 < booked_bytes < settings.shards * settings.shard_bytes
-    told = ESTIMATE.search(row["admin_comment"])
-    estimate_bytes = from_mib(int(told.group(1))) if told else peak_bytes
+    reported = ESTIMATE.search(row["admin_comment"])
+    estimate_bytes = from_mib(int(reported.group(1))) if reported else peak_bytes
     return Job(
         trace=trace,
         load=_load(row, took),
@@ -251,7 +251,7 @@ def _job(
         gpus=row["gpus"],
         start_up_s=pace + took.start_up_s,
         slotted=False,
-        booking=_booking(told_bytes or booked_bytes, estimate_bytes, row["gpus"]) if shared else None,
+        booking=_booking(reported_bytes or booked_bytes, estimate_bytes, row["gpus"]) if shared else None,
         shards=booked_bytes // settings.shard_bytes if shared else settings.shards,
         eligible_s=trace.submit_s,
         queued_s=trace.submit_s,
@@ -262,8 +262,8 @@ def _job(
 
 
 def by_time(run: Run) -> Run:
-    """Return a run whose jobs of several GPUs book what today they would, as nothing told for how long kernels run."""
-    usable_mib = min(card["usable_mib"] for card in run["samples"]["gpus"])
+    """Return a run whose jobs of several GPUs book what today they would, as nothing said for how long kernels run."""
+    usable_mib = min(device["usable_mib"] for device in run["samples"]["gpus"])
     settings = PartitionConfig(gpu_memory_mib=usable_mib, shards_per_gpu=shards_of(usable_mib))
     least_mib = compute_shards(1, None, settings, turns=True) * settings.shard_mib
     jobs = [
@@ -275,18 +275,18 @@ def by_time(run: Run) -> Run:
     return {**run, "jobs": jobs}
 
 
-def _told_too_little(row: Mapping[str, Any], settings: PartitionConfig) -> int:
+def _reported_too_little(row: Mapping[str, Any], settings: PartitionConfig) -> int:
     """Return what a job booked that then ran out of memory, by what its user said; 0 of one that did not."""
-    told = ESTIMATE.search(row["admin_comment"])
-    if told is None or all(one["outcome"] not in ENDED_BADLY for one in row["runs"][:-1]):
+    reported = ESTIMATE.search(row["admin_comment"])
+    if reported is None or all(one["outcome"] not in ENDED_BADLY for one in row["runs"][:-1]):
         return 0
-    return shards_for(from_mib(int(told.group(1))), settings.shard_bytes) * settings.shard_bytes
+    return shards_for(from_mib(int(reported.group(1))), settings.shard_bytes) * settings.shard_bytes
 
 
 def _load(row: Mapping[str, Any], took: Alone) -> Load:
     """Return what a job did to its GPUs; of several by today's table, for the first replays were planned without it.
 
-    The table is an H200's. Where the run with whole GPUs tells how active the job kept its GPU, its kernels take as
+    The table is an H200's. Where the run with whole GPUs shows how active the job kept its GPU, its kernels take as
     much of the time as makes that; their intensity is the table's.
     """
     table = measured().get(row["workload"])
@@ -341,7 +341,7 @@ def report(runs: Sequence[Run]) -> int:
     for run in runs:
         whole = _whole(run, runs)
         if whole is None:
-            print(f"{_name(run)}: there is no run with whole GPUs beside it", file=sys.stderr)
+            print(f"{_name(run)}: there is no run with whole GPUs to compare with", file=sys.stderr)
             off = True
             continue
         real = dict(run["figures"])
@@ -379,7 +379,7 @@ def report_cut(cut: Sequence[Run], runs: Sequence[Run]) -> int:
     for run in cut:
         whole = _whole(run, runs)
         if whole is None:
-            print(f"{_name(run)}: there is no run with whole GPUs beside it", file=sys.stderr)
+            print(f"{_name(run)}: there is no run with whole GPUs to compare with", file=sys.stderr)
             off = True
             continue
         draws = [at_cut(run, simulated(run, whole, draw)) for draw in range(DRAWS)]
@@ -410,7 +410,7 @@ def _of(run: Run) -> tuple[Any, ...]:
     """Return what runs have in common that are compared."""
     return (
         *(run[name] for name in ("trace", "compress", "first", "stand_in")),
-        tuple(card["name"] for card in run["samples"]["gpus"]),
+        tuple(device["name"] for device in run["samples"]["gpus"]),
         run.get("exchange", ONE_BY_ONE),
         release(run),
     )

@@ -2,8 +2,8 @@
 
     PYTHONPATH=. python bench/simulation/replayed_groups.py docs/results/replay/*.json.xz
 
-A group is who trains on a GPU while nobody comes or goes for LEAST_S. How fast each one was is read from the steps that
-it noted, and compared with its pace alone; none of these runs was used to fit the model.
+A group is the jobs that train on a GPU while none comes or goes for LEAST_S. How fast each one was is read
+from the steps that it noted, and compared with its pace alone; none of these runs was used to fit the model.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def groups(run: Mapping[str, Any]) -> Iterator[list[Member]]:
 
 
 def side_by_side(run: Mapping[str, Any]) -> Iterator[tuple[float, float, Mapping[str, list[Trainer]]]]:
-    """Yield each stretch of time in which nobody comes or goes: when it begins and ends, and who trains on each GPU."""
+    """Yield each stretch of time in which no job comes or goes: its begin, its end, and the jobs on each GPU."""
     rows = [(job, job["runs"][-1]) for job in run["jobs"] if job["runs"]]
     rows = [(job, last) for job, last in rows if last.get("progress") and job["steps"]]
     changes = sorted({last[name] for _, last in rows for name in ("called_s", "trains_s", "end_s")})
@@ -94,19 +94,20 @@ def handovers(run: Mapping[str, Any]) -> Iterator[Handover]:
             if job["gpus"] == 1 or table is None or not table.exchanges or len(points) < 2:
                 continue
             step_s = (points[-1][0] - points[0][0]) / (points[-1][1] - points[0][1])
-            beside = [
+            neighbours = [
                 [_alone(other) for other, _ in on_gpu[gpu] if other is not job]
                 for gpu in last["gpus"].split(",")
             ]
             own = table.alone(gpus=job["gpus"], duty=1.0)
-            loads = (own, *(replace(own, exchanges_per_s=0.0) for _ in beside[1:]))
+            loads = (own, *(replace(own, exchanges_per_s=0.0) for _ in neighbours[1:]))
             yield Handover(
                 workload=job["workload"],
-                others=sum(load.turns for load in beside[0]),
-                served=1.0 - math.prod(1.0 - load.busy * load.duty for load in beside[0] if not load.turns),
+                others=sum(load.turns for load in neighbours[0]),
+                served=1.0
+                - math.prod(1.0 - load.busy * load.duty for load in neighbours[0] if not load.turns),
                 wait_s=(step_s - table.step_s) / table.exchanges,
                 slowdown=step_s / table.step_s,
-                model=max(slowdowns([load, *on])[0] for load, on in zip(loads, beside, strict=True)),
+                model=max(slowdowns([load, *on])[0] for load, on in zip(loads, neighbours, strict=True)),
             )
 
 
@@ -144,7 +145,7 @@ def _steps(points: list[tuple[float, int]], at_s: float) -> float:
 def main() -> None:
     """Print the tables."""
     runs = [run_record(Path(name)) for name in sys.argv[1:]]
-    # By hand under MPS each card is called 0, and without MPS the model of MPS says nothing.
+    # By hand under MPS each GPU is called 0, and without MPS the model of MPS says nothing.
     runs = [run for run in runs if run["policy"] not in ("hand-mps", "hand")]
     found = [group for run in runs for group in groups(run)]
     sums = [sum(load.mean_smact for load, _ in group) for group in found]

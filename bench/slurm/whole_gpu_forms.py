@@ -1,4 +1,4 @@
-"""How a job gets a GPU of its own beside jobs that share: what breaks with each form of the request, on a real Slurm.
+"""How a job gets a GPU of its own next to jobs that share: what breaks with each form of the request, on a real Slurm.
 
     PYTHONPATH=. python bench/slurm/whole_gpu_forms.py
 

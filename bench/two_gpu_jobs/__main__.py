@@ -2,12 +2,12 @@
 
     PYTHONPATH=bench:tests:. python -m two_gpu_jobs --out two_gpu_jobs.json [--only copies|nccl|facts] [--seconds 8]
 
-As root on a host with two GPUs, PyTorch and transformers, with the cards to itself; about two minutes.
+As root on a host with two GPUs, PyTorch and transformers, with both to itself; about two minutes.
 
 - copies, nccl: steps a second of a training on both GPUs (one process that copies gradients; two processes under NCCL)
-  and of four trainings beside it on each: each GPU's behind a daemon of their own and the two-GPU one past MPS
+  and of four trainings next to it on each: each GPU's behind a daemon of their own and the two-GPU one past MPS
   (`apart`), all behind one daemon (`node`), and none behind any (`streams`).
-- facts: what such a daemon costs each GPU, to which GPU a limit applies, and whom a fatal fault ends.
+- facts: what such a daemon costs each GPU, to which GPU a limit applies, and which clients a fatal fault ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from two_gpu_jobs.place import CLOCK, Child, more_mib, mps, used_mib
 
 BOTH = "xlnet_large_cased_2"
-BESIDE = ("resnet", "BERT_base", "efficientNet_cifar100_50e_2", "mobilenet3")
+NEIGHBOURS = ("resnet", "BERT_base", "efficientNet_cifar100_50e_2", "mobilenet3")
 WAYS = ("apart", "node", "streams")
 NOTICES_S = 3.0
 """How long a client may take to meet an error."""
@@ -57,14 +57,14 @@ def speeds(folder: Path, gpus: Sequence[str], seconds: float, *, nccl: bool) -> 
             store = (folder / f"store-{way}",)
             ranks: list[tuple[object, ...]] = [(0, *store), (1, *store)] if nccl else [()]
             both = [started(",".join(gpus), BOTH, len(gpus), *rank) for rank in ranks]
-            beside = [started(gpu, name, 1) for gpu in gpus for name in BESIDE]
-            ready = [child.answer() for child in (*both, *beside)]
+            neighbours = [started(gpu, name, 1) for gpu in gpus for name in NEIGHBOURS]
+            ready = [child.answer() for child in (*both, *neighbours)]
             found[way] = {
                 "unready": [line for line in ready if line != "ready"],
                 "alone": _rates(both, seconds / 2)[0],
-                "beside_without": _rates(beside, seconds / 2),
+                "beside_without": _rates(neighbours, seconds / 2),
             }
-            rates = _rates([*both, *beside], seconds)
+            rates = _rates([*both, *neighbours], seconds)
             found[way] |= {"both": rates[0], "beside": rates[len(both) :]}
             print(way, json.dumps(found[way]), flush=True)
     return found
@@ -77,7 +77,7 @@ def _rates(children: Sequence[Child], seconds: float) -> list[float | None]:
 
 
 def facts(folder: Path, gpus: Sequence[str]) -> dict[str, Any]:
-    """Return what a daemon over all GPUs costs, whom its limits bind, and whom a fault of one client ends."""
+    """Return what a daemon over all GPUs costs, which clients its limits bind, and which a fault of one client ends."""
     found: dict[str, Any] = {}
     asked: dict[str, tuple[Ask, Mapping[int, int]]] = {
         "cost": (lambda env: _cost(env, gpus), {}),
@@ -148,9 +148,9 @@ def main() -> None:
     parser.add_argument("--only", choices=("copies", "nccl", "facts"))
     parser.add_argument("--seconds", type=float, default=8.0)
     options = parser.parse_args()
-    cards = NvmlTelemetry().read()[:2]
-    gpus = [gpu.uuid for gpu in cards]
-    result: dict[str, Any] = {"gpus": [gpu.name for gpu in cards]}
+    devices = NvmlTelemetry().read()[:2]
+    gpus = [gpu.uuid for gpu in devices]
+    result: dict[str, Any] = {"gpus": [gpu.name for gpu in devices]}
     with tempfile.TemporaryDirectory(dir="/run") as root:
         folder, seconds = Path(root), options.seconds
         asked: dict[str, Callable[[], dict[str, Any]]] = {

@@ -28,7 +28,7 @@ class Child:
         Args:
             program: Its module's name.
             arguments: Its arguments.
-            env: Variables beside our own.
+            env: Variables in addition to RAD's.
         """
         self.process = subprocess.Popen(
             [sys.executable, "-m", f"two_gpu_jobs.{program}", *map(str, arguments)],

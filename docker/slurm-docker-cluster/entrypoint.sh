@@ -2,7 +2,7 @@
 # Starts RAD's part of a container, then upstream's entrypoint, unchanged and with the same words.
 #
 # usage: rad-entrypoint.sh slurmctld | slurmd-cpu | slurmd-gpu | ...   upstream's roles; radd runs next to slurmctld
-#        rad-entrypoint.sh slurmd-rad CARDS MIB                        a node with simulated GPUs, and rad-monitor
+#        rad-entrypoint.sh slurmd-rad GPUS MIB                        a node with simulated GPUs, and rad-monitor
 set -euo pipefail
 
 upstream=/usr/local/bin/docker-entrypoint.sh
@@ -37,13 +37,13 @@ slurmctld)
     ;;
 slurmd-cpu | slurmd-gpu) prepare root ;;
 slurmd-rad)
-    cards=${2:?number of cards} mib=${3:?memory of one card in MiB}
+    gpus=${2:?number of GPUs} mib=${3:?memory of one GPU in MiB}
     prepare root
-    $python -I -m slurm_plugin.monitor.gpus.simulated_node "$cards" "$mib"
+    $python -I -m slurm_plugin.monitor.gpus.simulated_node "$gpus" "$mib"
     sed -i "s#\"/run/rad-gpus\"#\"/run/rad-gpus/$(hostname)\"#" /etc/rad/rad.toml
     /opt/rad/venv/bin/rad-monitor --config /etc/rad/rad.toml &
     # Dynamic registration as upstream's own workers do it; upstream's entrypoint starts munged and runs what follows.
-    set -- /usr/sbin/slurmd -Z -D --conf "Feature=rad Gres=gpu:$cards,shard:$((cards * mib / 1024))"
+    set -- /usr/sbin/slurmd -Z -D --conf "Feature=rad Gres=gpu:$gpus,shard:$((gpus * mib / 1024))"
     ;;
 esac
 exec $upstream "$@"

@@ -153,6 +153,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     if origin == "README.md":
         markdown = markdown.replace("](docs/img/", "](img/")
+        page.meta["hide"] = ["navigation"]  # of one page
     if uri.startswith(REPORTS):
         page.meta["search"] = {"exclude": True}
     markdown = markdown.replace(REPLAYS_MARK, _replay_links(files))

@@ -32,13 +32,13 @@ KEPT = 2
 class Slot:
     """The time that Slurm gives to this run.
 
-    Its end is told by a signal: SIGUSR1 where the script asks for one (`#SBATCH --signal=B:USR1@120`: 120 s before its
-    time limit, or up to a minute earlier), SIGTERM when a job is preempted, requeued or cancelled. Slurm's KillWait
+    Its end is announced by a signal: SIGUSR1 where the script asks for one (`#SBATCH --signal=B:USR1@120`: 120 s before
+    its time limit, or up to a minute earlier), SIGTERM when a job is preempted, requeued or cancelled. Slurm's KillWait
     or the partition's GraceTime says how long a job may then go on; SIGKILL follows.
     """
 
     def __init__(self) -> None:
-        self._told: int | None = None
+        self._reported: int | None = None
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, self._note)
         os.register_at_fork(after_in_child=_ordinary_signals)  # the workers of a DataLoader end as ever
@@ -46,20 +46,20 @@ class Slot:
     @property
     def is_over(self) -> bool:
         """Whether a signal came; look after each step."""
-        return self._told is not None
+        return self._reported is not None
 
     def come_back(self) -> NoReturn:
         """Leave, after the checkpoint; if the slot ended, put the job back into the queue under its id.
 
-        A job that got SIGTERM is not put back here: Slurm has done that, or the user has cancelled it.
+        A job that got SIGTERM is not requeued here: Slurm has done that, or the user has cancelled it.
         """
         job_id = os.environ.get("SLURM_JOB_ID")
-        if job_id is not None and self._told == signal.SIGUSR1:
+        if job_id is not None and self._reported == signal.SIGUSR1:
             subprocess.run(["scontrol", "requeue", job_id], check=False)
         sys.exit(RUN_AGAIN)
 
     def _note(self, number: int, frame: object) -> None:
-        self._told = self._told or number
+        self._reported = self._reported or number
 
 
 def _ordinary_signals() -> None:

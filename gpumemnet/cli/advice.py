@@ -88,7 +88,7 @@ def largest(subject: Subject, sizes: Sequence[int] = (1, MOST_BATCH)) -> list[Ro
         rows.append(
             {
                 "part": part_name,
-                "room_mib": to_mib_nearest(limit_bytes),
+                "has_mib": to_mib_nearest(limit_bytes),
                 "batch_size": batch_size,
                 "booked_mib": booked,
             }
@@ -167,7 +167,7 @@ def sweep(subject: Subject, batch_size: int) -> list[Row]:
     return rows
 
 
-def cards(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: bool) -> list[Row]:
+def compare(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: bool) -> list[Row]:
     """Compare GPUs: those of a cluster's shared partitions, or all known types.
 
     Args:
@@ -179,7 +179,7 @@ def cards(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: bo
     if cluster is None or job is None:
         return [
             {
-                "card": gpu_model.name,
+                "gpu": gpu_model.name,
                 **_needs(subject, subject.directives.setup, gpu_model, gpu_model.memory_bytes),
             }
             for gpu_model in gpus().values()
@@ -188,7 +188,7 @@ def cards(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: bo
     for place in cluster.places:
         there = job._replace(typed=(*job.typed, f"--partition={place.partition}"))
         submitted = cluster.submit(there)
-        row: Row = {"partition": place.partition, "card": place.gpu}
+        row: Row = {"partition": place.partition, "gpu": place.gpu}
         row |= _needs(subject, subject.directives.setup, cluster.gpu_model, place.usable_bytes)
         row["asks"] = None if submitted.refusal else submitted.gres
         if ask:

@@ -189,7 +189,7 @@ def for_module(
         inputs: As for `gpumemnet.tracing.trace.trace_module`.
         setup: The training setup.
         gpu: Type of GPU, by name or as a record.
-        estimator: "ours" or "faketensor".
+        estimator: "rad" or "faketensor".
         save: Path for the profile; None to not save it.
 
     Raises:

@@ -27,7 +27,7 @@ class Options(NamedTuple):
     ask: bool
     largest: bool
     sweep: bool
-    cards: bool
+    compare: bool
     plot: str | None
     as_json: bool
     explain: bool
@@ -43,7 +43,7 @@ def gpu_model_of(options: Options) -> Gpu:
     """
     if options.gpu_memory is None:
         return gpu_named(options.gpu or DEFAULT_GPU)
-    return gpu_of_memory(options.gpu or "card", amount_of_memory(options.gpu_memory, "--gpu-memory"))
+    return gpu_of_memory(options.gpu or "GPU", amount_of_memory(options.gpu_memory, "--gpu-memory"))
 
 
 def shape_of(inputs: tuple[str, ...]) -> tuple[int, ...] | None:

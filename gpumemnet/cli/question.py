@@ -72,7 +72,7 @@ def question_of(summary: str | None, given: Mapping[str, object], typed: str) ->
         directives = parse_comment(comment.partition("=")[2]) or parse_script(text, name)
     except DirectiveError as exc:
         return Question(directives=Directives(setup=TrainingSetup()), job=job, fault=exc)
-    directives = _beside(directives or Directives(setup=TrainingSetup()), summary)
+    directives = _in_its_folder(directives or Directives(setup=TrainingSetup()), summary)
     if not given:
         return Question(directives=directives, job=job)
     directives = _with(directives, given)
@@ -137,11 +137,11 @@ def _text(summary: str) -> str:
     return text.removeprefix("\ufeff")
 
 
-def _beside(directives: Directives, summary: str) -> Directives:
+def _in_its_folder(directives: Directives, summary: str) -> Directives:
     """Return directives with the model's path as sbatch finds it: from here, or next to the job script."""
     if directives.model is None or summary == STDIN:
         return directives
     named = os.path.expanduser(directives.model)
-    beside = os.path.join(os.path.dirname(summary), named)
-    here = os.path.exists(named) or not os.path.exists(beside)  # neither raises without permission
-    return replace(directives, model=named if here else beside)
+    nearby = os.path.join(os.path.dirname(summary), named)
+    here = os.path.exists(named) or not os.path.exists(nearby)  # neither raises without permission
+    return replace(directives, model=named if here else nearby)

@@ -41,7 +41,7 @@ Examples:
   rad-estimate model.txt --batch-size 64    a saved summary
   rad-estimate model.txt --largest          largest batch for a GPU, half and a quarter of it
   rad-estimate job.sh --sweep               compare batch sizes, precisions and checkpointing
-  rad-estimate job.sh --cards --ask         compare shared partitions and start times
+  rad-estimate job.sh --compare --ask         compare shared partitions and start times
   rad-estimate job.sh --plot step.html      memory over one training step
   rad-estimate --save m.rad -- python train.py
 
@@ -89,7 +89,7 @@ Exit status: 0 fits, 1 does not fit or is refused, 2 a wrong option or file, 3 a
 )
 @click.option("--largest", is_flag=True, help="Largest batch size for a GPU, and for parts of it.")
 @click.option("--sweep", is_flag=True, help="Compare batch sizes, precisions and checkpointing.")
-@click.option("--cards", is_flag=True, help="Compare the cluster's partitions, or all known GPUs.")
+@click.option("--compare", is_flag=True, help="Compare the cluster's partitions, or all known GPUs.")
 @click.option(
     "--plot", help="Plot memory over one step: - for the terminal, or FILE.html, FILE.svg, FILE.png."
 )

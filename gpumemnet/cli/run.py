@@ -60,7 +60,7 @@ def run(around: Around, /, **values: Any) -> Exit:
         )
         raise SetupError(f"--ask and --config: {why}; leave them out")
     question = question_of(options.summary, stated, options.typed)
-    if options.largest or options.sweep or options.cards or options.plot:
+    if options.largest or options.sweep or options.compare or options.plot:
         from gpumemnet.cli.run_advice import advise  # rarely used
 
         return advise(options, question, cluster)

@@ -1,4 +1,4 @@
-"""`rad-estimate --largest`, `--sweep`, `--cards` and `--plot`: several answers at once."""
+"""`rad-estimate --largest`, `--sweep`, `--compare` and `--plot`: several answers at once."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
         )
         fits = any(row["fit"] for row in rows)
     else:
-        name, rows = "cards", advice.cards(subject, cluster, question.job, ask=options.ask)
+        name, rows = "gpus", advice.compare(subject, cluster, question.job, ask=options.ask)
         fits = any(row["fit"] for row in rows)
     click.echo(tables.as_json(name, rows) if options.as_json else tables.as_table(rows))
     return Exit.FINE if fits else Exit.FINDINGS

@@ -10,7 +10,6 @@ import click
 
 _WORDS = {
     "batch_size": "batch",
-    "room_mib": "has MiB",
     "has_mib": "has MiB",
     "needs_mib": "needs MiB",
     "booked_mib": "booked MiB",

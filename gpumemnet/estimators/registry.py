@@ -28,12 +28,12 @@ def _named(name: str) -> Estimator:
 
 
 ESTIMATORS: dict[str, Estimator] = {
-    name: _named(name) for name in ("ours", "boosted", "horus", "mlp_ensemble")
+    name: _named(name) for name in ("rad", "boosted", "horus", "mlp_ensemble")
 }
 """Estimators of a profile."""
 
 _TRACED = _named("traced")
-DEFAULT = "ours"
+DEFAULT = "rad"
 LAYERS, MODULE = "transformer", "faketensor"
 NAMES = (*ESTIMATORS, LAYERS, MODULE)
 """Names of all estimators."""

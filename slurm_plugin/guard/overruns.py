@@ -25,7 +25,7 @@ def overruns(reading: GpuReading, shares: Sequence[Share], sample: Sample) -> It
     | above limit   | bypassed MPS, or dropped its own limit             | memory   | `on_overrun`              |
     | above limit   | is ending, or is chosen to free memory             | memory   | `on_overrun`              |
     | above limit   | any other                                          | memory   | warn                      |
-    | above booking | is ending, or is chosen to free memory             | surprise | requeue: it did no wrong  |
+    | above booking | is ending, or is chosen to free memory             | overrun  | requeue: it did no wrong  |
     | above booking | any other                                          | none     |                           |
     | within it     | any                                                | none     |                           |
 

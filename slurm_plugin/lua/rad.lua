@@ -46,7 +46,7 @@ local function ask(message)
   local reply, fault = json.decode(line)
   if type(reply) ~= "table" then
     return nil, "radd's reply: " .. tostring(fault)
-  elseif reply.error or not request.is_ours(reply) then
+  elseif reply.error or not request.is_of_radd(reply) then
     return nil, "radd: " .. tostring(reply.error or "another protocol version")
   end
   return reply
@@ -70,7 +70,7 @@ local function apply(job_desc, reply)
   return slurm.SUCCESS
 end
 
--- A job that radd did not decide: keep it from jobs that share if we can, and tell a user who said something to us.
+-- A job that radd did not decide: keep it from jobs that share if we can, and answer a user that gave directives.
 local function go_on(job_desc, message)
   local reply = fallback.reply(rad.settings.socket, message)
   if reply then

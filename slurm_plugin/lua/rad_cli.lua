@@ -16,7 +16,7 @@ cli.settings = {
 local REPLY_LIMIT = 65536
 
 -- What the program hears: options under their own names.
-local TOLD = {
+local REPORTED = {
   "partition", "comment", "gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "cpus-per-gpu",
   "mem-per-gpu", "gpu-bind", "gpu-freq", "ntasks-per-gpu", "ntasks-per-node", "nodes", "ntasks", "exclusive",
   "container",
@@ -157,7 +157,7 @@ local function pre_submit(options, pack_offset)
     return slurm.SUCCESS
   end
   local message = { command = kind, script = path }
-  for _, name in ipairs(TOLD) do
+  for _, name in ipairs(REPORTED) do
     message[name] = option(options, name)
   end
   local reply = run(message, path, look_first)

@@ -13,7 +13,7 @@ local USERS_IN_A_ROW = 2 -- so many users without an answer between them: it is 
 local PAUSE_S = 30
 local AWAY_SHARE = 300 -- a radd that is not there costs slurmctld one part in so many of its time: 0.1 s in 30
 
--- Failures in a row: of each user's requests by uid, and of radd itself; and who failed since radd last answered.
+-- Failures in a row: of each user's requests by uid, and of radd itself; and which failed since radd last answered.
 local of_user, of_all = {}, { failures = 0 }
 local since_answer, users_since_answer = {}, 0
 
@@ -28,12 +28,12 @@ local function failed(breaker, now_s, pause_s)
   breaker.paused_s, breaker.pause_s = now_s, pause_s
 end
 
-local function note_failure(who, connected, now_s, cost_s)
+local function note_failure(uid, connected, now_s, cost_s)
   local pause_s = connected and PAUSE_S or math.min(PAUSE_S, AWAY_SHARE * math.abs(cost_s))
-  of_user[who] = of_user[who] or { failures = 0 }
-  failed(of_user[who], now_s, pause_s)
-  if not since_answer[who] then
-    since_answer[who] = true
+  of_user[uid] = of_user[uid] or { failures = 0 }
+  failed(of_user[uid], now_s, pause_s)
+  if not since_answer[uid] then
+    since_answer[uid] = true
     users_since_answer = users_since_answer + 1
   end
   if not connected or users_since_answer >= USERS_IN_A_ROW then
@@ -41,8 +41,8 @@ local function note_failure(who, connected, now_s, cost_s)
   end
 end
 
-local function note_answer(who)
-  of_user[who] = nil
+local function note_answer(uid)
+  of_user[uid] = nil
   of_all.failures = 0
   since_answer, users_since_answer = {}, 0
 end
@@ -156,16 +156,16 @@ end
 local transport
 
 -- Send a line for a user and return radd's line, or nil and why there is none. Never raises.
-function link.ask(settings, line, who)
+function link.ask(settings, line, uid)
   transport = transport or luasocket() or luaposix()
-  who = who or 0
+  uid = uid or 0
   if not transport then
     return nil, "neither luasocket nor lua-posix is installed"
   elseif #line > REQUEST_LIMIT then
     return nil, string.format("a request of %d bytes", #line)
   end
   local now_s = transport.now_s()
-  if open(of_all, now_s) or open(of_user[who], now_s) then
+  if open(of_all, now_s) or open(of_user[uid], now_s) then
     return nil, "radd did not answer lately"
   end
   local ok, reply, problem, connected = pcall(transport.exchange, settings.socket, line, settings.deadline_s)
@@ -175,11 +175,11 @@ function link.ask(settings, line, who)
     reply, problem = nil, "half a line"
   end
   if reply then
-    note_answer(who)
+    note_answer(uid)
     return reply
   end
   local after_s = transport.now_s()
-  note_failure(who, connected, after_s, after_s - now_s)
+  note_failure(uid, connected, after_s, after_s - now_s)
   return nil, string.format("%s: %s", settings.socket, tostring(problem))
 end
 

@@ -10,7 +10,7 @@ local LONGEST = { comment = 2048 } -- what is longer is no request that Slurm wo
 local LONGEST_OTHER = 1024
 
 -- job_desc fields, which radd hears of under their own names.
-local TOLD = {
+local REPORTED = {
   "partition", "gres", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq",
   "cpus_per_tres", "mem_per_tres", "ntasks_per_gpu", "ntasks_per_node", "min_nodes", "num_tasks", "cpus_per_task",
   "comment", "container",
@@ -93,7 +93,7 @@ local function number_in(path, pattern)
 end
 
 -- Whether this slurmctld has just started. Before 23.11 one that took up a saved state knows of no shards until its
--- nodes have come, and refuses who asks for some (slurm/versions.py).
+-- nodes have come, and refuses jobs that ask for some (slurm/versions.py).
 function request.is_new_controller(proc)
   if settled then
     return false
@@ -112,7 +112,7 @@ function request.message(op, values)
 end
 
 -- Whether a reply speaks this protocol.
-function request.is_ours(reply)
+function request.is_of_radd(reply)
   return reply.v == PROTOCOL
 end
 
@@ -120,7 +120,7 @@ end
 function request.of(job_desc, part_list, submit_uid)
   local message = request.message("submit", {})
   message.user_id = field(job_desc, "user_id") or submit_uid -- root may submit for another user
-  for _, name in ipairs(TOLD) do
+  for _, name in ipairs(REPORTED) do
     local value = field(job_desc, name)
     if type(value) == "string" and #value > (LONGEST[name] or LONGEST_OTHER) then
       error(string.format("its %s has %d bytes", name, #value), 0)

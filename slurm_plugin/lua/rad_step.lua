@@ -115,7 +115,7 @@ end
 
 -- Start srun again with other options in the place of those that count by GPU, as a cli_filter cannot take any back.
 -- Returns only where lua-posix is missing.
-local function start_anew(options, instead)
+local function start_again(options, instead)
   local found, unistd = pcall(require, "posix.unistd")
   local has_env, stdlib = pcall(require, "posix.stdlib")
   local file = io.open("/proc/self/cmdline", "rb")
@@ -152,22 +152,22 @@ local function start_anew(options, instead)
   for name in pairs(NOT_GIVEN) do
     stdlib.setenv("SLURM_" .. name:upper():gsub("-", "_"), nil)
   end
-  stdlib.setenv("RAD_STEP_ANEW", "1")
+  stdlib.setenv("RAD_STEP_REPEATED", "1")
   unistd.exec("/proc/self/exe", words)
 end
 
 -- Whether this srun was started again; the sruns of its step are not.
-local function is_anew()
-  local anew = os.getenv("RAD_STEP_ANEW")
+local function is_repeated()
+  local repeated = os.getenv("RAD_STEP_REPEATED")
   local found, stdlib = pcall(require, "posix.stdlib")
-  if anew and found then
-    stdlib.setenv("RAD_STEP_ANEW", nil)
+  if repeated and found then
+    stdlib.setenv("RAD_STEP_REPEATED", nil)
   end
-  return anew
+  return repeated
 end
 
 -- Turn options that count by GPU into what they come to.
-local function convert(options, option, tasks, gpus, anew)
+local function convert(options, option, tasks, gpus, repeated)
   local cpus, tasks_of_gpu = tonumber(option("cpus-per-gpu")), tonumber(option("ntasks-per-gpu"))
   local memory, unit = (option("mem-per-gpu") or ""):match("^(%d+)(%a?)")
   local instead = {}
@@ -186,8 +186,8 @@ local function convert(options, option, tasks, gpus, anew)
   if memory then
     instead.mem = string.format("%d%s", tonumber(memory) * gpus, unit)
   end
-  if not anew then
-    start_anew(options, instead)
+  if not repeated then
+    start_again(options, instead)
   end
   instead.mem = nil -- Slurm takes one way of asking for memory: the step then has its job's
   if (cpus or tasks_of_gpu) and not first_line("srun --version 2>/dev/null"):find(" 22.", 1, true) then
@@ -215,7 +215,7 @@ end
 -- Ask the job's shards for what an srun asks of its GPUs.
 -- options: as cli_filter has them. option: a function that returns one as text, nil if it was not given.
 function step.rewrite(options, option)
-  local anew = is_anew()
+  local repeated = is_repeated()
   local tasks = tonumber(option("ntasks")) or 1
   local job_id = (option("jobid") or os.getenv("SLURM_JOB_ID") or ""):match("^%d+$")
   local concerned = names_gpus(option) or is_unbound(options, option)
@@ -240,7 +240,7 @@ function step.rewrite(options, option)
     if not gpus and option("ntasks-per-gpu") and tasks > 1 then
       gpus = math.ceil(tasks / tonumber(option("ntasks-per-gpu")))
     end
-    convert(options, option, tasks, gpus or held.gpus, anew)
+    convert(options, option, tasks, gpus or held.gpus, repeated)
   end
   if not gpus then
     return

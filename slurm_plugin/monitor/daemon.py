@@ -95,10 +95,10 @@ def _run(options: argparse.Namespace) -> None:
             return
         stopped.clear()
         notify("RELOADING=1", os.environ)
-        _begin_anew(options.config)
+        _begin_again(options.config)
 
 
-def _begin_anew(path: Path) -> None:
+def _begin_again(path: Path) -> None:
     """Restart this program with the current settings. Nothing is lost: all its state is in files.
 
     It returns if the settings are invalid: then the previous ones stay in force.

@@ -10,11 +10,11 @@ from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.once import Complaint
 from slurm_plugin.core.process.background import in_background
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.node.doubts import earlier_doubts, forget_doubts
 from slurm_plugin.node.extend_time import MoreTime
 from slurm_plugin.node.facts import refresh_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.reconcile import reconcile_node, run_again
+from slurm_plugin.node.unconfirmed import earlier_unconfirmed, forget_unconfirmed
 
 log = logging.getLogger("rad-monitor")
 
@@ -61,11 +61,11 @@ class Reconciler:
         """
         trouble = ""
         try:
-            doubted = earlier_doubts(self._node.run, now_s=self._node.clock.now_s())
+            doubted = earlier_unconfirmed(self._node.run, now_s=self._node.clock.now_s())
             reconciled = reconcile_node(self._node, self._readings)
             if reconciled:
                 self._log_event(EventKind.RECONCILED, str(reconciled))
-            forget_doubts(self._node.run, doubted)
+            forget_unconfirmed(self._node.run, doubted)
             for job_id, restart in doubted if self._node.config.mode == "enforce" else ():
                 if run_again(self._node, job_id, restart):
                     self._log_event(EventKind.RECONCILED, f"job {job_id} runs again: nothing of it is here")

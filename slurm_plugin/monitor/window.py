@@ -112,7 +112,7 @@ def read_window(
 
 
 def guarded_now(run: Path, partitions: Collection[str], *, now_s: float) -> frozenset[str]:
-    """Return those partitions whose jobs a running guard stops if they take what others booked; none without one.
+    """Return those partitions whose jobs a running guard stops if they take what other jobs booked; none without one.
 
     The monitor acts on the rad.toml that it has read: a later change has no effect until the monitor is reloaded.
 

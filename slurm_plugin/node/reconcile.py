@@ -27,10 +27,15 @@ from slurm_plugin.core.ledger.reconcile import (
     reconcile,
 )
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.node.doubts import Doubt, doubt, earlier_doubts, forget_doubts
 from slurm_plugin.node.evidence import STARTED, look, present, unknown_holders
 from slurm_plugin.node.facts import NodeFacts, read_facts
 from slurm_plugin.node.node import Node
+from slurm_plugin.node.unconfirmed import (
+    UnconfirmedRun,
+    earlier_unconfirmed,
+    forget_unconfirmed,
+    record_unconfirmed,
+)
 from slurm_plugin.slurm.node.processes import living_jobs, slurmd_since_s
 
 LOCK_S = 3.0
@@ -58,7 +63,7 @@ class Reconciled:
     released: tuple[int, ...] = ()
     restored: tuple[int, ...] = ()
     rebuilt: bool = False
-    doubted: tuple[Doubt, ...] = ()
+    doubted: tuple[UnconfirmedRun, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.released or self.restored or self.rebuilt)
@@ -114,11 +119,11 @@ def reconcile_node(node: Node, readings: Sequence[GpuReading]) -> Reconciled:
     """
     facts = read_facts(node) or NodeFacts(slurm_conf=node.slurm_conf)
     files = placed_files(node.run, boot_id=node.store.boot_id)
-    earlier = earlier_doubts(node.run, now_s=node.clock.now_s())
-    missed = earlier_doubts(node.run, now_s=node.clock.now_s(), kind="missed")
+    earlier = earlier_unconfirmed(node.run, now_s=node.clock.now_s())
+    missed = earlier_unconfirmed(node.run, now_s=node.clock.now_s(), kind="missed")
     evidence = look(node, readings, files, facts)
     evidence = replace(evidence, doubted=frozenset(earlier), missed=frozenset(missed))
-    forget_doubts(node.run, [each for each in earlier if evidence.shows(each[0])])
+    forget_unconfirmed(node.run, [each for each in earlier if evidence.shows(each[0])])
     found = node.store.read()
     unknown = unknown_holders(node, evidence, readings) if found.lost else {}
     now_s = node.clock.monotonic_s()
@@ -140,13 +145,13 @@ def reconcile_node(node: Node, readings: Sequence[GpuReading]) -> Reconciled:
             else reconcile(found.ledger, evidence, now_s=now_s)
         )
         node.store.write(after)
-    doubted: tuple[Doubt, ...] = never_launched(found.ledger, evidence, now_s=now_s)
+    doubted: tuple[UnconfirmedRun, ...] = never_launched(found.ledger, evidence, now_s=now_s)
     doubted += tuple((job_id, None) for job_id in _clear(node, files, after, evidence, now_s))
-    doubt(node.run, doubted)
+    record_unconfirmed(node.run, doubted)
     seen_again = {*(evidence.present or ()), *evidence.steps, *evidence.on_gpus}
     decided = [each for each in missed if after.of_job(each[0]) is None]
-    forget_doubts(node.run, [*decided, *((job_id, None) for job_id in seen_again)], kind="missed")
-    doubt(node.run, missing(after, evidence, now_s=now_s), kind="missed")
+    forget_unconfirmed(node.run, [*decided, *((job_id, None) for job_id in seen_again)], kind="missed")
+    record_unconfirmed(node.run, missing(after, evidence, now_s=now_s), kind="missed")
     for folder in (".", "placed", "ended", "doubted", "missed", "waiting", "monitor", "monitor/jobs"):
         clear_drafts(node.run / folder, before_s=node.clock.now_s() - YOUNG_S)
     EndedRuns(node.run).forget_old(now_s=node.clock.now_s())
@@ -184,7 +189,7 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
             return False
         node.slurm().requeue_soon(job_id)
     except SlurmError:
-        doubt(node.run, ((job_id, restart),))  # the only record of the run: it is tried again
+        record_unconfirmed(node.run, ((job_id, restart),))  # the only record of the run: it is tried again
         return False
     return True
 

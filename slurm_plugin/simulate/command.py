@@ -55,7 +55,7 @@ def history(question: Question) -> Mapping[str, float]:
     """Return the SM activity of each workload, as measured by the monitor in an earlier run; empty without one."""
     if question.activity != "history":
         return {}
-    before = scenario(replace(question, activity="told"))
+    before = scenario(replace(question, activity="given"))
     return seen_activity(Engine(before.cluster, before.jobs, learns=True).run().jobs)
 
 

@@ -99,7 +99,7 @@ class Run:
         cap_bytes: Its memory limit on a GPU; None if that is its booking.
         saves_s: When its slot ends: it saves and leaves. Never for a job without slots.
         crashes_s: When it runs out of memory, or is stopped; None if neither.
-        stopped: Whether the guard stops it, because it uses more than it booked and others need what they booked.
+        stopped: Whether the guard stops it, because it uses more than it booked and other jobs need what they booked.
         factors: Slowdown on each GPU, relative to running alone.
     """
 

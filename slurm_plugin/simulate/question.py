@@ -12,7 +12,7 @@ from slurm_plugin.simulate.jobs import Baseline
 from slurm_plugin.slurm.versions import NEWEST, Version
 
 Estimates = Literal["measured", "oracle", "none"]
-Activity = Literal["told", "seen", "history", "none"]
+Activity = Literal["given", "seen", "history", "none"]
 Gradients = Literal["buckets", "one by one"]
 
 
@@ -65,7 +65,7 @@ class Question:
     backfill_s: float = 30.0
     min_age_reserve_s: float = 0.0
     kept: int = 0
-    activity: Activity = "told"
+    activity: Activity = "given"
     gradients: Gradients = "buckets"
     never_wait: bool = False
     slurm: Version = NEWEST

@@ -20,7 +20,7 @@ class Result:
             (node/time_extension.py).
         end_s: When the last job ended.
         crashes: Times that a job ran out of GPU memory or was stopped.
-        stopped: Times that the guard stopped a job because others needed its memory.
+        stopped: Times that the guard stopped a job because other jobs needed its memory.
         hurt: Times that a job ended this way although it used no more than it booked.
         recoveries: Times that a job was rerun.
         failed: Jobs that were not rerun.

@@ -91,7 +91,7 @@ def running(variant: Variant, place: Place, *, rad: bool) -> Iterator[Target]:
     """
     cluster = Cluster(place)
     site = [] if rad else _site_alone(variant)
-    spec = replace(variant.spec, ours=rad, slurm_conf=(*variant.spec.slurm_conf, *site))
+    spec = replace(variant.spec, with_rad=rad, slurm_conf=(*variant.spec.slurm_conf, *site))
     try:
         cluster.up(spec)
         _change(cluster, variant, rad=rad)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lab.cluster import Cluster
+from lab.fix import findings, fix
 from lab.jobs import Jobs
-from lab.mend import findings, mend
 from lab.place import ClusterSpec, Place
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.slurm.commands import SlurmCommands
@@ -69,7 +69,7 @@ def test_a_user_who_may_have_one_gpu_has_no_more_of_them(jobs: Jobs, own: Cluste
     found = about_accounts(own)
     assert found
     for finding in found:
-        mend(own, finding)
+        fix(own, finding)
     own.slurm("scontrol", "reconfigure")
     own.wait("doctor is content", lambda: not about_accounts(own), 40)
 

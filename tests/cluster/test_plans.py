@@ -31,7 +31,7 @@ PLANNED_S = 60.0
 @pytest.fixture(scope="module")
 def own(place: Place, cluster: Cluster) -> Iterator[Cluster]:
     root = place.root.with_name(f"{place.root.name}-plans")
-    yield from started(replace(place, root=root), ClusterSpec(nodes=(NODE,), ours=False))
+    yield from started(replace(place, root=root), ClusterSpec(nodes=(NODE,), with_rad=False))
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ SAID = {"silent": (), "shared": ("--comment=rad:memory=6G",)}
 def alone(place: Place) -> Iterator[Cluster]:
     """Slurm without RAD; its GPUs have shards."""
     own = replace(place, root=place.root.with_name(f"{place.root.name}-alone"))
-    yield from started(own, ClusterSpec(nodes=(NodeSpec(name="n0"),), ours=False))
+    yield from started(own, ClusterSpec(nodes=(NodeSpec(name="n0"),), with_rad=False))
 
 
 @pytest.fixture

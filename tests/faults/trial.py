@@ -164,7 +164,7 @@ class Trials:
     def _on_slurm_alone(self, fault: Fault | None, spec: ClusterSpec, share: float, give_up_s: float) -> Seen:
         key = f"{fault.__name__ if fault else 'nothing'} {len(spec.nodes)}"
         if key not in self._alone:
-            bare = ClusterSpec(nodes=spec.nodes, slurm_conf=spec.slurm_conf, ours=False)
+            bare = ClusterSpec(nodes=spec.nodes, slurm_conf=spec.slurm_conf, with_rad=False)
             self._alone[key] = self._try(
                 fault or nothing, bare, self._place, share=share, give_up_s=give_up_s
             )
@@ -181,12 +181,12 @@ class Trials:
         before: Fault | None = None,
         after: Fault | None = None,
     ) -> Seen:
-        cluster = Cluster(replace(place, root=place.root / ("ours" if spec.ours else "alone")))
+        cluster = Cluster(replace(place, root=place.root / ("rad" if spec.with_rad else "alone")))
         try:
             cluster.up(spec)
             if before:
                 before(cluster)
-            load = Load(cluster, mixed(self._jobs), ours=spec.ours)
+            load = Load(cluster, mixed(self._jobs), with_rad=spec.with_rad)
             with Sentinel(cluster, [node.name for node in spec.nodes]) as sentinel:
                 fates = load.run(lambda: fault(cluster), after=int(self._jobs * share), give_up_s=give_up_s)
                 leftovers = _left(cluster, spec)

@@ -22,9 +22,9 @@ from slurm_plugin.core.ledger.reconcile import LAUNCH_S
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB, from_mib
-from slurm_plugin.node.doubts import LEAST_AGE_S
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.reconcile import reconcile_node
+from slurm_plugin.node.unconfirmed import LEAST_AGE_S
 
 PROGRAM = Path(__file__).with_name("crowd.py")
 JOBS = 200

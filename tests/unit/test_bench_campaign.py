@@ -115,7 +115,7 @@ def test_a_run_is_predicted_with_the_settings_it_will_have(folder: Path) -> None
     assert predict(shared).makespan_s <= found.makespan_s
     both = predict(
         runs_of(folder, "--set", "share_multi_gpu=true")[  # Slurm puts all of them on two GPUs
-            "t-magm-ours-c100-share_multi_gpu=true-r1"
+            "t-magm-rad-c100-share_multi_gpu=true-r1"
         ]
     )
     assert both.makespan_s < predict(shared).makespan_s
@@ -133,12 +133,12 @@ def test_jobs_of_unknown_need_are_predicted_as_they_will_share(folder: Path) -> 
 def test_what_was_measured_counts_more_than_what_was_predicted(folder: Path) -> None:
     runs = runs_of(folder)
     guess = Prediction(makespan_s=100, took_s=150, start_up_share=0.05)
-    done = [{"run": "t-magm-ours-c100-r1", "outcome": "complete", "took_s": 200.0}]
+    done = [{"run": "t-magm-rad-c100-r1", "outcome": "complete", "took_s": 200.0}]
     found = lengths(runs, dict.fromkeys(runs, guess), done)
     assert found == {
         "t-whole-c100-r1": 150,
-        "t-magm-ours-c100-r1": pytest.approx(210),
-        "t-magm-ours-c100-r2": pytest.approx(210),
+        "t-magm-rad-c100-r1": pytest.approx(210),
+        "t-magm-rad-c100-r2": pytest.approx(210),
     }
 
 
@@ -190,7 +190,7 @@ class Host:
 
     def _run(self, argv: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         value = dict(pairwise(argv))
-        name = f"t-{value['--policy']}-{'' if value['--policy'] == 'whole' else 'ours-'}c100-r{value['--repetition']}"
+        name = f"t-{value['--policy']}-{'' if value['--policy'] == 'whole' else 'rad-'}c100-r{value['--repetition']}"
         self.made.append(name)
         limit_s, needed_s = float(value["--limit-s"]), self.took_s(name)
         self.now_s += min(limit_s, needed_s)
@@ -213,7 +213,7 @@ def outcomes(folder: Path) -> Mapping[str, list[str]]:
     return found
 
 
-WHOLE, FIRST, SECOND = "t-whole-c100-r1", "t-magm-ours-c100-r1", "t-magm-ours-c100-r2"
+WHOLE, FIRST, SECOND = "t-whole-c100-r1", "t-magm-rad-c100-r1", "t-magm-rad-c100-r2"
 
 
 def test_calls_go_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

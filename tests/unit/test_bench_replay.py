@@ -68,7 +68,7 @@ def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
     vgg, xlnet, _ = plan(trace, compress=60, gpus=2)
     (tmp_path / "vgg3.txt").write_text("a summary")
 
-    def lines(job: Any, policy: str, estimates: str = "ours") -> list[str]:
+    def lines(job: Any, policy: str, estimates: str = "rad") -> list[str]:
         known = {"setup": "batch_size=128", "faketensor_mib": 900}
         return directives(job, POLICIES[policy], estimates, tmp_path, known)
 
@@ -84,7 +84,7 @@ def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
     assert lines(vgg, "lug", "faketensor") == ["#SBATCH --gpus=1", "#RAD memory=900M"]
     assert lines(vgg, "lug", "none") == ["#SBATCH --gpus=1"]
     assert rad_toml(POLICIES["lug"], "none") == ('policy = "lug"', 'default = "collocate"')
-    assert {"ours", "horus", "oracle", "none"} <= set(ESTIMATES)
+    assert {"rad", "horus", "oracle", "none"} <= set(ESTIMATES)
 
 
 @WITH_DATA

@@ -72,7 +72,7 @@ def test_users_of_the_trace_count_unless_a_number_is_asked_for(trace: Path) -> N
 
 def test_one_user_is_as_it_was(trace: Path) -> None:
     one = options(trace, "--users", "1", "--seed", "4")
-    assert name_of(one) == "t-magm-ours-c100-r1"
+    assert name_of(one) == "t-magm-rad-c100-r1"
     assert accounts(one) == ("nobody",)
     assert {job.user for job in plan(trace, compress=100, gpus=2)} == {1}
     assert dealt(read_trace(trace), 1, 4).seed is None
@@ -94,8 +94,8 @@ def test_each_user_has_an_account_and_a_server_of_trainings(trace: Path) -> None
 
 def test_users_and_seed_tell_runs_apart_and_reach_the_run(trace: Path) -> None:
     six, again = options(trace, "--users", "6"), options(trace, "--users", "6", "--seed", "1")
-    assert name_of(six) == name_of(options(trace)) == "t-magm-ours-c100-users6-r1"
-    assert name_of(again) == "t-magm-ours-c100-users6-seed1-r1"
+    assert name_of(six) == name_of(options(trace)) == "t-magm-rad-c100-users6-r1"
+    assert name_of(again) == "t-magm-rad-c100-users6-seed1-r1"
     for run in (six, again, options(trace)):
         assert name_of(run_parser().parse_args(["OUT", *argv_of(run)])) == name_of(run)
 
@@ -107,7 +107,7 @@ def test_faults_come_from_every_third_job_of_the_first_user(trace: Path) -> None
     assert not any(job.faults for job in jobs if job.user != 1)
     assert not any(job.faults for job in plan(trace, compress=100, gpus=2, users=2))
     run = options(trace, "--users", "2", "--faulty", "3")
-    assert name_of(run) == "t-magm-ours-c100-users2-faulty3-r1"
+    assert name_of(run) == "t-magm-rad-c100-users2-faulty3-r1"
     assert name_of(run_parser().parse_args(["OUT", *argv_of(run)])) == name_of(run)
 
 
@@ -137,7 +137,7 @@ def test_a_report_names_users_and_seed(tmp_path: Path) -> None:
         "version": 1,
         "trace": "t",
         "policy": "magm",
-        "estimates": "ours",
+        "estimates": "rad",
         "settings": {},
         "repetition": 1,
         "compress": 60.0,
@@ -158,10 +158,10 @@ def test_a_report_names_users_and_seed(tmp_path: Path) -> None:
         (tmp_path / f"{name}.json").write_text(json.dumps(row | more))
     labels = {name: read_runs([tmp_path / f"{name}.json"])[0].label for name in rows}
     assert labels == {
-        "old": "magm ours",
-        "one": "magm ours",
-        "seed1": "magm ours users=6 seed=1",
-        "named": "magm ours users=2",
+        "old": "magm rad",
+        "one": "magm rad",
+        "seed1": "magm rad users=6 seed=1",
+        "named": "magm rad users=2",
     }
     assert _name(row | rows["seed1"]) == "t magm users=6 seed=1 r1" and _name(row) == "t magm r1"
 

@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def _real(record: Any, memory_mib: int, until_s: float, _records: Path) -> None:
-    from replay.cuda_client import PTX, Cuda, take
+    from replay.job.cuda_client import PTX, Cuda, take
 
     cuda, module, function = Cuda(), ctypes.c_void_p(), ctypes.c_void_p()
     cuda.cuInit(0)

@@ -73,7 +73,7 @@ def _child(connection: socket.socket, backend: Any) -> None:
         os.dup2(files[1], 2)
         threading.Thread(target=_end_with, args=(connection,), daemon=True).start()
         status = backend.train(json.loads(Path(request["job"]).read_text()), called_s=request["called_s"])
-    except BaseException:  # noqa: BLE001 - told where the job's owner looks
+    except BaseException:  # noqa: BLE001 - written where the job's owner looks
         traceback.print_exc()
     finally:
         sys.stdout.flush()

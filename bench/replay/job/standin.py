@@ -1,4 +1,4 @@
-"""A training on simulated cards: holds memory, sleeps through its steps, slowed as its neighbours would slow it."""
+"""A training on simulated GPUs: holds memory, sleeps through its steps, slowed as its neighbours would slow it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def train(job: dict[str, Any], *, called_s: float) -> int:
 
 
 def _hold(gpus: SimulatedGpus, uuid: str, memory_bytes: int, smact: float) -> int:
-    """Hold memory of one more card in a process of its own, as one process holds one simulated card; return its pid."""
+    """Hold memory of one more GPU in a process of its own, as one process holds one simulated GPU; return its pid."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -88,16 +88,16 @@ def _hold(gpus: SimulatedGpus, uuid: str, memory_bytes: int, smact: float) -> in
 
 
 def _steps(
-    job: dict[str, Any], record: Record, cards: Sequence[str], load: Load, loads: Path, gpus: SimulatedGpus
+    job: dict[str, Any], record: Record, devices: Sequence[str], load: Load, loads: Path, gpus: SimulatedGpus
 ) -> None:
     done, shown = 0.0, 0.0
     before_s = time.monotonic()
     while done < job["steps"]:
-        beside = _beside(loads)
+        neighbours = _neighbours(loads)
         factor = max(
-            slowdowns([own, *(other for held, other in beside if card in held)])[0]
-            for card, own in zip(
-                cards, (load, *(replace(load, exchanges_per_s=0.0) for _ in cards[1:])), strict=True
+            slowdowns([own, *(other for held, other in neighbours if gpu in held)])[0]
+            for gpu, own in zip(
+                devices, (load, *(replace(load, exchanges_per_s=0.0) for _ in devices[1:])), strict=True
             )
         )
         if factor != shown:
@@ -111,8 +111,8 @@ def _steps(
         before_s, done = now_s, after
 
 
-def _beside(loads: Path) -> list[tuple[list[str], Load]]:
-    """Return cards and load of every other training that runs."""
+def _neighbours(loads: Path) -> list[tuple[list[str], Load]]:
+    """Return GPUs and load of every other training that runs."""
     found = []
     for path in loads.glob("*.json"):
         if path.stem != str(os.getpid()) and Path(f"/proc/{path.stem}").exists():
@@ -125,5 +125,5 @@ def _beside(loads: Path) -> list[tuple[list[str], Load]]:
 
 
 def _uuid(gpus: SimulatedGpus, token: str) -> str:
-    """Return the card that a job was given, by UUID or by index."""
-    return next(card.uuid for card in gpus.gpus() if token in (card.uuid, str(card.index)))
+    """Return the GPU that a job was given, by UUID or by index."""
+    return next(gpu.uuid for gpu in gpus.gpus() if token in (gpu.uuid, str(gpu.index)))

@@ -103,7 +103,7 @@ def passes(call: dict[str, Any]) -> list[dict[str, Any]]:
     found = {"forward": forward_bytes}
     for at, kind in enumerate(("data", "weight")):
         _, found[kind] = with_workspace(
-            partial(_gradient, at, y, x, w, (stride, padding, [1, 1], False, [0, 0], groups)), beside=y
+            partial(_gradient, at, y, x, w, (stride, padding, [1, 1], False, [0, 0], groups)), another=y
         )
     row = {
         "x": call["x"],
@@ -124,12 +124,12 @@ def _gradient(at: int, y: Any, x: Any, w: Any, settings: tuple[Any, ...]) -> Any
     return torch.ops.aten.convolution_backward(torch.zeros_like(y), x, w, None, *settings, mask)[at]
 
 
-def with_workspace(call: Callable[[], Any], *, beside: Any = None) -> tuple[Any, int]:
-    """Return a call's result, and its peak bytes beyond that and a tensor as large as `beside`.
+def with_workspace(call: Callable[[], Any], *, another: Any = None) -> tuple[Any, int]:
+    """Return a call's result, and its peak bytes beyond that and a tensor as large as `another`.
 
     Args:
         call: Runs the pass and returns its result.
-        beside: A tensor; the call makes another of the same size.
+        another: A tensor; the call makes another of the same size.
     """
     import torch
 
@@ -137,7 +137,7 @@ def with_workspace(call: Callable[[], Any], *, beside: Any = None) -> tuple[Any,
     before = torch.cuda.memory_allocated()
     out = call()
     torch.cuda.synchronize()
-    own = sum(_bytes_of(tensor) for tensor in (out, beside) if tensor is not None)
+    own = sum(_bytes_of(tensor) for tensor in (out, another) if tensor is not None)
     return out, max(0, torch.cuda.max_memory_allocated() - before - own)
 
 

@@ -10,7 +10,7 @@ from gpumemnet.learning.dataset.child import Job
 
 
 class Gpu(Protocol):
-    """Interface of the runner to the GPU (see nvml.Card)."""
+    """Interface of the runner to the GPU (see `nvml.Card`)."""
 
     def usable_bytes(self) -> int:
         """Return the memory that processes can share."""

@@ -38,7 +38,7 @@ def heldout(rows: Path, plots: Path | None, others: bool) -> None:
     from gpumemnet.learning.evaluate.heldout_tables import bookings, by_source, table
 
     found = all_answers(held_out(rows), rows, others=others)
-    main_answers = next(answers for answers in found if answers.estimator == f"ours, {MAIN_FORMAT}")
+    main_answers = next(answers for answers in found if answers.estimator == f"rad, {MAIN_FORMAT}")
     tables = (table(found), bookings(found), by_source(main_answers))
     click.echo("\n\n".join((f"{rows.name}: sha256 {file_hash(rows)}", *tables)))
     if plots is not None:

@@ -20,7 +20,7 @@ from gpumemnet.units import MIB
 
 MAIN_FORMAT = "torchinfo"
 """Format for evaluating the estimators that need a summary: it can show every kind of model."""
-BOUNDED = ("ours", "boosted")
+BOUNDED = ("rad", "boosted")
 """Estimators with a bound; the others only give an estimate."""
 
 
@@ -65,18 +65,18 @@ def all_answers(rows: list[Row], path: Path, *, others: bool = True) -> list[Ans
         RAD's estimator by format of summary first, then the others on MAIN_FORMAT.
     """
     found = [
-        ask("ours", [row for row in rows if row.text_format == name], ESTIMATORS["ours"], note=f", {name}")
+        ask("rad", [row for row in rows if row.text_format == name], ESTIMATORS["rad"], note=f", {name}")
         for name in (*SOURCES, f"module_repr{INPUT_GIVEN}")
         if any(row.text_format == name for row in rows)
     ]
     main = [row for row in rows if row.text_format == MAIN_FORMAT]
     for shown, note in ((True, "all levels shown"), (False, "levels hidden")):
         chosen = [row for row in main if (not row.profile.hidden_bytes) == shown]
-        found.append(ask("ours", chosen, ESTIMATORS["ours"], note=f", {MAIN_FORMAT}, {note}"))
+        found.append(ask("rad", chosen, ESTIMATORS["rad"], note=f", {MAIN_FORMAT}, {note}"))
     if not others:
         return [answers for answers in found if answers.rows]
     for name in ESTIMATORS:
-        if name != "ours":
+        if name != "rad":
             found.append(ask(name, main, ESTIMATORS[name]))
     found.append(ask_layers(main))
     fake = fake_tensor(path)

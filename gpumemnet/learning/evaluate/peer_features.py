@@ -104,7 +104,7 @@ def _on_gpu(name: str, run: PeerRun, nodes: list[Node], free: StepPeaks) -> dict
     """Replay again with limited GPU memory, if the limit is near."""
     if free.reserved_mib * MIB > 0.9 * GPU_BYTES:
         free = replay_steps(nodes, run.batch_size, HYPOTHESES[name], gpu_bytes=GPU_BYTES)
-    return {f"card_{name}": free.reserved_mib, f"full_{name}": free.full, f"retries_{name}": free.retries}
+    return {f"gpu_{name}": free.reserved_mib, f"full_{name}": free.full, f"retries_{name}": free.retries}
 
 
 def _conv_shapes(run: PeerRun, nodes: list[Node]) -> dict[str, float]:

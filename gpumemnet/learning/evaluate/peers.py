@@ -78,7 +78,7 @@ def mlp_table(folder: Path, *, networks: bool) -> str:
     split = train, _, test = mlp_split(len(runs))
     rows = [["published: MLP ensemble", ".9542", ".9706"], ["published: Transformer", ".9673", ".9804"]]
     results: dict[str, list[float]] = {}
-    ours = _own_mlp(runs, peaks, train, test)
+    own = _own_mlp(runs, peaks, train, test)
     for width in (1000, 2000):
         classes = (np.ceil(peaks / width).astype(int) - 1).clip(0)
         right = classes[test]
@@ -100,10 +100,10 @@ def mlp_table(folder: Path, *, networks: bool) -> str:
         guess = np.ceil(regressed.predict(scalars[test]) / width) - 1
         results.setdefault("boosted regression, its features", []).append((guess == right).mean())
         results.setdefault("RAD: analytical + residual", []).append(
-            (np.ceil(ours / width) - 1 == right).mean()
+            (np.ceil(own / width) - 1 == right).mean()
         )
     rows += [[name, *(_accuracy(value) for value in values)] for name, values in results.items()]
-    title = f"MLP set, test {len(test)} of {len(runs)} runs; RAD: MAE {np.abs(ours - peaks[test]).mean():.1f} MiB\n\n"
+    title = f"MLP set, test {len(test)} of {len(runs)} runs; RAD: MAE {np.abs(own - peaks[test]).mean():.1f} MiB\n\n"
     return title + markdown(["MLP set, accuracy", "1,000 MiB ranges", "2,000 MiB ranges"], rows)
 
 
@@ -225,7 +225,7 @@ def _residual(train: Floats, target: Floats, test: Floats) -> Floats:
 def _logs(names: list[str], features: Floats) -> Floats:
     scaled: Floats = features.copy()
     for column, name in enumerate(names):
-        if name.startswith(("peak_", "card_")) or name in (
+        if name.startswith(("peak_", "gpu_")) or name in (
             "allocated",
             "largest",
             "params",

@@ -28,7 +28,7 @@ def draw(found: list[Answers], folder: Path) -> list[Path]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     by_name = {answers.estimator: answers for answers in found}
-    main = by_name["ours, torchinfo"]
+    main = by_name["rad, torchinfo"]
     return [
         _actual_against_estimate(
             main, [by_name[name] for name in ("boosted", "horus", "faketensor") if name in by_name], folder

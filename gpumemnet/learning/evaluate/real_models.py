@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.estimators import ours
+from gpumemnet.estimators import rad
 from gpumemnet.gpus import Gpu, gpu_named
 from gpumemnet.learning.evaluate import peer_data
 from gpumemnet.learning.evaluate.peers import CNN_BASE_MIB, MLP_BASE_MIB
@@ -64,7 +64,7 @@ def table(folder: Path) -> str:
             optimizer=Optimizer.ADAM,
             seq_len=SEQ_LEN if transformer else None,
         )
-        answer = ours.estimate(profile_summary(text, setup), site())
+        answer = rad.estimate(profile_summary(text, setup), site())
         estimate, upper, actual = (
             answer.estimate_bytes / MIB,
             answer.upper_bytes / MIB,

@@ -80,9 +80,9 @@ def _calibrate(rows: list[Row], out: Path) -> None:
     """Keep the existing correction; calibrate its quantiles with corrections that are fitted fold by fold."""
     samples = correction.samples(rows, matrix(rows), GPU)
     learned = correction.learn(samples)
-    known = tree_model.load("ours")
+    known = tree_model.load("rad")
     write(
-        out / "ours.json.z",
+        out / "rad.json.z",
         data_sha256=known.data_sha256,
         constants=_constants(),
         trees={"correction": known.trees["correction"]},
@@ -101,7 +101,7 @@ def _train_trees(rows: list[Row], measured: int, digest: str, out: Path) -> None
     samples = correction.samples(rows, matrix(rows), GPU)
     learned = correction.learn(samples)
     write(
-        out / "ours.json.z",
+        out / "rad.json.z",
         data_sha256=digest,
         constants=_constants(),
         trees={"correction": trees_of(learned.correction)},

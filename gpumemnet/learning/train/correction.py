@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingRegressor
 
-from gpumemnet.estimators import analytic, conformal, ours
+from gpumemnet.estimators import analytic, conformal, rad
 from gpumemnet.gpus import Gpu
 from gpumemnet.learning.train.arrays import Floats
 from gpumemnet.learning.train.rows import Row, folds, lineage
@@ -38,7 +38,7 @@ SHRINK_CLOSE = 0.3
 SHRINK_PRINT = 1.0
 """The same for `print(model)`, which shows neither sizes nor running order: all of it."""
 SHARES = {"shrink": SHRINK, "shrink_close": SHRINK_CLOSE, "shrink_print": SHRINK_PRINT}
-"""Shares by the names in `ours.share_of_correction`."""
+"""Shares by the names in `rad.share_of_correction`."""
 ENOUGH_REAL = 100
 """Number of real rows of a kind that calibrate it alone."""
 LEAST_TO_CALIBRATE = 8
@@ -138,7 +138,7 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
         kind=[conformal.kind(row.profile) for row in rows],
         scale=np.array([conformal.scale(row.profile) for row in rows]),
         real=real,
-        shrink=np.array([SHARES[ours.share_of_correction(row.profile)] for row in rows]),
+        shrink=np.array([SHARES[rad.share_of_correction(row.profile)] for row in rows]),
         telling=np.array([row.measured and not row.profile.assumed for row in rows]),
         measured=np.array([row.measured for row in rows]),
     )

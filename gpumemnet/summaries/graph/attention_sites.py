@@ -129,7 +129,7 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
         projections = (found[0],)
     else:
         return None
-    kernel = _beside_a_convolution(layers, found)
+    kernel = _next_to_a_convolution(layers, found)
     scores = _scores_after(layers, found[-1] if kernel else projections[-1])
     heads = head_rows.find(layers, path, projections)
     folded = len(out_of(layers[projections[0]])) == 3  # blocks of tokens may be part of the batch
@@ -152,7 +152,7 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
     )
 
 
-def _beside_a_convolution(layers: tuple[Layer, ...], found: list[int]) -> int:
+def _next_to_a_convolution(layers: tuple[Layer, ...], found: list[int]) -> int:
     """Return the per-head features of the layer that makes a convolution's kernel at each token; 0 if none does.
 
     That layer and one for the convolution's input follow queries, keys and values (ConvBERT).

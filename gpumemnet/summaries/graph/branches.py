@@ -86,9 +86,9 @@ def product(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
         want: Shape of its input.
     """
     current, ops = builder.current, builder.tape.ops
-    beside = slices.of_entry(builder, layer, want) if ops and ops[-1].group is Group.CONV else None
-    if beside is not None:  # two convolutions in a row, each with its own channels
-        return beside
+    of_slice = slices.of_entry(builder, layer, want) if ops and ops[-1].group is Group.CONV else None
+    if of_slice is not None:  # two convolutions in a row, each with its own channels
+        return of_slice
     if (total := slices.summed(builder, layer, want)) is not None:
         return total
     entry = _entry(builder, layer.path)

@@ -149,7 +149,7 @@ def add(
 
 
 def _scales_heads(params: int, width: int, heads: int) -> bool:
-    """Return whether one scale per head remains besides projections and biases: cosine attention (Swin v2)."""
+    """Return whether one scale per head remains apart from projections and biases: cosine attention (Swin v2)."""
     known = ((3, 0), (3, 2), (3, 3), (4, 0), (4, 3), (4, 4))
     return any(params == matrices * width**2 + biases * width + heads for matrices, biases in known)
 

@@ -16,7 +16,7 @@ from gpumemnet.summaries.texts.records import Layer, ModelSummary
 def settle(summary: ModelSummary) -> ModelSummary:
     """Mark idle dropouts, count shared weights once, mark the frozen layers, report inconsistencies."""
     settled = freeze_first(count_once(without_idle(summary)))
-    return replace(settled, warnings=(*settled.warnings, *totals.doubts(settled)))
+    return replace(settled, warnings=(*settled.warnings, *totals.warnings(settled)))
 
 
 def without_idle(summary: ModelSummary) -> ModelSummary:
@@ -26,9 +26,9 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
     each disabled option next to their dropouts. If one is disabled, so are the model's others: one argument sets them
     all. For transformers' models the class name decides.
     """
-    beside = {layer.path for layer in summary.layers if layer.path and layer.kind == "identity"}
+    identities = {layer.path for layer in summary.layers if layer.path and layer.kind == "identity"}
     dropouts = rows.of_group(summary.layers, Group.DROPOUT)
-    shown = any(layer.path in beside for layer in dropouts if "p" not in layer.args)
+    shown = any(layer.path in identities for layer in dropouts if "p" not in layer.args)
     if not shown and not drops_nothing(summary.root):
         return summary
     layers = tuple(

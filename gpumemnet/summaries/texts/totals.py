@@ -12,7 +12,7 @@ EXTRA_SHARE = 0.01
 """Excess of the rows over the total that indicates double counting."""
 
 
-def doubts(summary: ModelSummary) -> tuple[str, ...]:
+def warnings(summary: ModelSummary) -> tuple[str, ...]:
     """Return one sentence for each difference between rows and totals.
 
     Args:

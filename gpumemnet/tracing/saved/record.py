@@ -131,12 +131,12 @@ def write(saved: SavedProfile, path: str | Path) -> None:
         path: The file.
     """
     path = Path(path)
-    beside = path.with_name(f".{path.name}.new")
+    draft = path.with_name(f".{path.name}.new")
     try:
-        beside.write_text(saved.to_text(), encoding="utf-8")
-        beside.replace(path)
+        draft.write_text(saved.to_text(), encoding="utf-8")
+        draft.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
 
 
 def release() -> str:

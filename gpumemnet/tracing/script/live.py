@@ -216,9 +216,9 @@ class Run:
         os._exit(1)
 
     def _write(self, name: str, text: str) -> None:
-        beside = self._folder / f"{name}.{os.getpid()}"
-        beside.write_text(text, encoding="utf-8")
-        beside.replace(self._folder / name)
+        draft = self._folder / f"{name}.{os.getpid()}"
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(self._folder / name)
 
 
 def _trains(module: nn.Module) -> bool:

@@ -26,7 +26,7 @@ MOST = 200
 """Batches that are examined if they differ."""
 LOOK_S = 20.0
 """Seconds that the examination may take."""
-TOLD = 1.02
+REPORTED = 1.02
 """Smallest ratio of the largest to the middle batch that is reported."""
 DIFFER = "its batches differ in size"
 ENDED = "the script ended before that step: let it make three"
@@ -129,7 +129,7 @@ class Looked:
         counts = sorted(size for _, size in sizes)
         usual = max(counts[len(counts) // 2], 1)
         self.ratio = most / max(counts[0], 1)
-        if most > TOLD * usual:
+        if most > REPORTED * usual:
             of, times = f"the largest of the first {len(sizes)}", f"{most / usual:.2f} times the middle one"
             self.sentence = f"{DIFFER}: {of} is counted, {times}; a larger one takes more"
             self.missed = f"{DIFFER}: {of}, {times}, is not counted, as {ENDED}"

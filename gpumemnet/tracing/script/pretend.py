@@ -1,4 +1,4 @@
-"""Replace what the script uses of torch besides tensors: GPU properties, loaders, files, compilers."""
+"""Replace what the script uses of torch apart from tensors: GPU properties, loaders, files, compilers."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
-from gpumemnet.tracing.script.loaders import TOLD, tensors_in
+from gpumemnet.tracing.script.loaders import REPORTED, tensors_in
 from gpumemnet.tracing.script.pretend import Settings
 from gpumemnet.tracing.script.rounds import Rounds
 from gpumemnet.tracing.trace.inputs import InputSpec
@@ -71,7 +71,7 @@ class Seen:
             return ""
         sizes = [size for step, size in self._most.items() if step < self.rounds.made]
         ratio = max(sizes, default=1) / max(min(sizes, default=1), 1)
-        if ratio <= TOLD * self.settings.ratio:
+        if ratio <= REPORTED * self.settings.ratio:
             return ""
         return (
             f"the script makes inputs of other sizes in other steps ({ratio:.2f} times within the first {len(sizes)}): "

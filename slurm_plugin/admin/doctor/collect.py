@@ -68,9 +68,9 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     node = socket.gethostname().partition(".")[0]
     named = {name.partition(".")[0] for name in controllers}
     radd_here = Path(used.paths.socket).exists() or node in named
-    beside = slurm_conf or CONFIGLESS_LUA
-    lua = next((each for each in (beside.with_name("rad"), CONFIGLESS_LUA) if texts_in(each)), CONFIGLESS_LUA)
-    scripts_here = (beside.with_name(name) for name in SITE_SCRIPTS)
+    conf = slurm_conf or CONFIGLESS_LUA
+    lua = next((each for each in (conf.with_name("rad"), CONFIGLESS_LUA) if texts_in(each)), CONFIGLESS_LUA)
+    scripts_here = (conf.with_name(name) for name in SITE_SCRIPTS)
     radd, undecided = ping(used.paths.socket) if radd_here else (None, 0)
     return Facts(
         config_path=config_path,

@@ -8,9 +8,9 @@ from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Fix
 from slurm_plugin.admin.doctor.fixes import Change
 from slurm_plugin.admin.doctor.slurm_state import (
-    beside,
     gpu_nodes,
     gpus_of,
+    in_slurm_folder,
     nodes,
     partitions,
     shards_of,
@@ -35,7 +35,7 @@ def missing_lines(facts: Facts) -> Fix:
             new += [f"Name=gpu File={file}", f"Name=shard Count={each} File={file}"]
     if not new or not each:
         return "add Name=shard Count=... File=... for every GPU: see gres_conf/gres.conf"
-    return Change(path=beside(facts, "gres.conf"), new="\n".join(new))
+    return Change(path=in_slurm_folder(facts, "gres.conf"), new="\n".join(new))
 
 
 def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:

@@ -89,7 +89,7 @@ def slurm_conf(facts: Facts, name: str, value: str) -> Change:
     return setting(facts.slurm, facts.slurm_conf_path or Path("slurm.conf"), name, value)
 
 
-def beside(facts: Facts, name: str) -> Path:
+def in_slurm_folder(facts: Facts, name: str) -> Path:
     """Return the path of a file next to slurm.conf.
 
     Args:
@@ -123,5 +123,5 @@ def row_of(facts: Facts, kind: str, name: str, key: str, value: str) -> tuple[Fi
     """
     for index, row in enumerate(() if facts.slurm is None else facts.slurm.lines):
         if name in expand(row.get(kind, "")) and facts.slurm is not None:
-            return (record(facts.slurm, index, beside(facts, "slurm.conf"), key, value),)
+            return (record(facts.slurm, index, in_slurm_folder(facts, "slurm.conf"), key, value),)
     return ()

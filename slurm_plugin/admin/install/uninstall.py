@@ -25,7 +25,7 @@ from slurm_plugin.slurm.files.conf_lines import bytes_of, lines_of, text_of
 
 _SCRIPTS = {"job_submit.lua": "jobsubmitplugins", "cli_filter.lua": "clifilterplugins"}
 """The scripts that Slurm loads, with the setting that loads each."""
-_OURS = re.compile(r"""require\W{1,4}rad(_cli)?["']""")
+_MANAGED = re.compile(r"""require\W{1,4}rad(_cli)?["']""")
 """How a script calls the files in the folder rad next to it."""
 
 
@@ -199,7 +199,7 @@ def _runs_with(path: Path, names: Sequence[str], running: Mapping[str, str]) -> 
     if path.name in _SCRIPTS:
         return _loaded(path.name, running)
     scripts = [path.parent.parent / script for script in _SCRIPTS if _loaded(script, running)]
-    return any(script.exists() and _OURS.search(text_of(script)) for script in scripts)
+    return any(script.exists() and _MANAGED.search(text_of(script)) for script in scripts)
 
 
 def _names(conf: Path, own_paths: Collection[str]) -> bool:

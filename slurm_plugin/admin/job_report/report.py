@@ -91,7 +91,7 @@ class JobReport:
         model: The model it trains; None if unknown.
         runs: Its runs, in order.
         waited_s: From submission, or the last requeue, to the start of the last run; None if unknown.
-        beside: Other jobs on its GPUs now.
+        nearby: Other jobs on its GPUs now.
         advice: What to do next time.
     """
 
@@ -100,7 +100,7 @@ class JobReport:
     model: Model | None
     runs: tuple[RunReport, ...]
     waited_s: float | None
-    beside: tuple[Neighbour, ...]
+    nearby: tuple[Neighbour, ...]
     advice: tuple[str, ...]
 
 
@@ -123,14 +123,14 @@ def report_of(found: Found) -> JobReport:
         model=models.get((user_id, key)) if user_id is not None and key else None,
         runs=tuple(_run(run, found.runs) for run in runs),
         waited_s=waited_s,
-        beside=_beside(found),
+        nearby=_neighbours(found),
         advice=next_time(runs[-1], remembered=found.remembered) if runs else (),
     )
 
 
 def _run(run: Run, runs: Sequence[Run]) -> RunReport:
-    beside = {other.job_id: other for other in runs if other.job_id != run.job_id and _together_s(run, other)}
-    others = sorted(beside.values(), key=lambda other: _together_s(run, other), reverse=True)
+    nearby = {other.job_id: other for other in runs if other.job_id != run.job_id and _together_s(run, other)}
+    others = sorted(nearby.values(), key=lambda other: _together_s(run, other), reverse=True)
     neighbours = tuple(
         Neighbour(
             job_id=other.job_id or 0,
@@ -183,7 +183,7 @@ def _load(smact: float) -> Load:
     return Load(smact=smact, busy=min(1.0, smact / INTENSITY))
 
 
-def _beside(found: Found) -> tuple[Neighbour, ...]:
+def _neighbours(found: Found) -> tuple[Neighbour, ...]:
     jobs = {job.job_id: job for _, gpu in found.live for job in gpu.jobs if job.job_id != found.job_id}
     return tuple(
         Neighbour(job_id=job.job_id, user_id=job.user_id, together_s=None, mean_smact=job.smact)

@@ -41,7 +41,7 @@ def as_json(report: JobReport) -> str:
             "waited_s": report.waited_s,
             "runs": [asdict(run) for run in report.runs],
             "live": [{"node": node, **asdict(gpu)} for node, gpu in found.live],
-            "beside": [asdict(one) for one in report.beside],
+            "nearby": [asdict(one) for one in report.nearby],
             "events": [
                 {"time_s": one.time_s, "hook": one.hook, "event": one.event.kind, "detail": one.event.detail}
                 for one in found.events
@@ -73,8 +73,8 @@ def _lines(report: JobReport) -> Iterator[tuple[str, str]]:
         now = "-" if job.used_bytes is None else human(job.used_bytes)
         idle = "" if job.idle_s is None else f", idle for {duration(job.idle_s)}"
         yield "now", f"{now} of {human(job.booked_bytes)} on {node} GPU {gpu.index}{idle}"
-    if report.beside:
-        yield "neighbours", _names(report.beside)
+    if report.nearby:
+        yield "neighbours", _names(report.nearby)
     for one in [one for one in found.events if one.event.kind != EventKind.END][-MOST_EVENTS:]:
         yield (
             "event",

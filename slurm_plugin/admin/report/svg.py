@@ -40,7 +40,7 @@ def svg(chart: Chart) -> str:
 def columns(labels: Sequence[str]) -> int:
     """Return how many labels of a legend fit next to each other, four at most.
 
-    >>> columns(["whole", "magm"]), columns(["magm ours share_multi_gpu=true compute_overcommit=1.75"] * 3)
+    >>> columns(["whole", "magm"]), columns(["magm rad share_multi_gpu=true compute_overcommit=1.75"] * 3)
     (2, 1)
     """
     widest = max((len(label) for label in labels), default=0) * LETTER + MARK
@@ -125,10 +125,10 @@ def _lines(chart: Lines) -> list[str]:
 
 def _legend(labels: Sequence[str]) -> list[str]:
     found = []
-    beside = columns(labels)
-    wide = (WIDTH - LEFT - RIGHT) / beside
+    per_row = columns(labels)
+    wide = (WIDTH - LEFT - RIGHT) / per_row
     for k, label in enumerate(labels):
-        x, y = LEFT + k % beside * wide, HEIGHT + 10 + 18 * (k // beside)
+        x, y = LEFT + k % per_row * wide, HEIGHT + 10 + 18 * (k // per_row)
         found.append(
             f'<rect x="{x:.1f}" y="{y - 9}" width="10" height="10" fill="{COLOURS[k % len(COLOURS)]}"/>'
         )

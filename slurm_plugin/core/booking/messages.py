@@ -44,7 +44,7 @@ def reserves(
         compute: Shards requested for the job's compute, and shards of a GPU; None if memory decides.
 
     >>> from slurm_plugin.core.units import GIB
-    >>> estimate = MemoryEstimate(estimate_bytes=10 * GIB, upper_bytes=12 * GIB, confidence=0.99, source="ours")
+    >>> estimate = MemoryEstimate(estimate_bytes=10 * GIB, upper_bytes=12 * GIB, confidence=0.99, source="rad")
     >>> reserves(12 * GIB, estimate, share=0.99)
     'RAD: estimated 10.0 GiB; booked 12.0 GiB (99th percentile)'
     """

@@ -37,7 +37,7 @@ def bound(rewrite: Rewrite, request: JobRequest, default_partition: str) -> Rewr
     """
     if rewrite.booking is None:
         return rewrite
-    asks_anew = "gres" in rewrite.fields or bool(rewrite.each_gpu)
+    asks_again = "gres" in rewrite.fields or bool(rewrite.each_gpu)
     names = (request.partition or default_partition).split(",")
     if len(names) > MOST_PARTITIONS:
         return Rewrite(reason="too many partitions")
@@ -46,7 +46,7 @@ def bound(rewrite: Rewrite, request: JobRequest, default_partition: str) -> Rewr
         rewrite.booking,
         shards=_shards(rewrite, rewrite.booking.gpus, request),
         partitions=marks,
-        changed=not asks_anew and not _plain(request),
+        changed=not asks_again and not _plain(request),
     )
     return replace(rewrite, booking=booking)
 

@@ -94,7 +94,7 @@ class Config:
     """
 
     mode: Literal["enforce", "observe", "off"] = "enforce"
-    estimator: str = "ours"
+    estimator: str = "rad"
     gpu: str = ""
     conv_base_mib: int = 0
     base_mib: int = 0

@@ -20,7 +20,7 @@ LACKING_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """Shortfall: memory that a job books and does not get, because others use more than they may.
+    """Shortfall: memory that a job books and does not get, because other jobs use more than they may.
 
     Attributes:
         since_s: When it was found, seconds since the epoch.

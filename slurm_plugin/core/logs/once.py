@@ -20,11 +20,11 @@ class Complaint:
     def set(self, wrong: str) -> None:
         """Log the present problem unless it is the last one logged; "" if there is none.
 
-        >>> told = []
-        >>> complaint = Complaint(told.append)
+        >>> shown = []
+        >>> complaint = Complaint(shown.append)
         >>> for wrong in ("full", "full", "", "full"):
         ...     complaint.set(wrong)
-        >>> told
+        >>> shown
         ['full', 'full']
         """
         if wrong and wrong != self._wrong:

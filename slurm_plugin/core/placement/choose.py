@@ -122,7 +122,7 @@ def _too_full(
     demand: Demand,
     settings: PartitionConfig,
 ) -> Placement:
-    """Requeue a job, and name the GPUs where it lacks only what others use above their bookings."""
+    """Requeue a job, and name the GPUs where it lacks only what other jobs use above their bookings."""
     blocked = [gpu for gpu in open_gpus if gpu not in fitting and _kept_out_by_overrun(gpu, demand, settings)]
     blocked.sort(key=lambda gpu: -gpu.free_bytes)
     most = max((gpu.free_bytes for gpu in open_gpus), default=0)

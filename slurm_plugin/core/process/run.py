@@ -15,7 +15,7 @@ from slurm_plugin.core.units import MIB
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """Slurm starts its hooks without PATH, so programs are looked up here."""
 
-TOLD_LIMIT = 4 * MIB
+SHOWN_LIMIT = 4 * MIB
 """Most bytes kept of the output of a program that failed. The output of a successful one is kept whole: a list of
 8,000 waiting jobs is as long, and half a list is a wrong one."""
 
@@ -142,7 +142,7 @@ def run_bytes(
 
 
 def _text_of(output: bytes) -> str:
-    return output[-TOLD_LIMIT:].decode(errors="replace")
+    return output[-SHOWN_LIMIT:].decode(errors="replace")
 
 
 def spawn_daemon(argv: Sequence[str], *, env: Mapping[str, str], log_path: Path, uid: int, gid: int) -> int:

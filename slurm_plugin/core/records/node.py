@@ -124,7 +124,7 @@ class Placement:
         reason: Policy and figures behind the choice, for the log.
         requeue: True if the job must be requeued, because no GPU that it may use is free.
         cap_bytes: Limit of a shared job there; None if that is its booking.
-        overrun_gpus: UUIDs of as many GPUs as a requeued job lacks, on which others use more than they booked.
+        overrun_gpus: UUIDs of as many GPUs as a requeued job lacks, on which other jobs use more than they booked.
         unlimited: True if it is requeued only because it, or a job on the same GPU, would have no enforced limit.
         lingers: True if it is requeued although it fits by bookings: jobs that use the rest may be ending.
     """

@@ -17,7 +17,7 @@ HOOKS = ("prolog", "epilog")
 EDGES_S = (0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Around the targets (100 ms, 150 ms with NVML) and beyond the hooks' own limit."""
 
-TOLD = frozenset(
+REPORTED = frozenset(
     {
         EventKind.REQUEUED,
         EventKind.GPU_OOM,
@@ -82,7 +82,7 @@ class HookCounts:
         if entry.event.kind == EventKind.END:
             self.durations.setdefault(entry.hook, Durations()).add(entry.after_ms / 1000)
             return
-        if entry.event.kind in TOLD:
+        if entry.event.kind in REPORTED:
             entry_event = Happened(time_s=entry.time_s, job_id=entry.job_id, event=entry.event.kind.value)
             self.happened.append(entry_event)
         policy = entry.event.facts.get("policy") or ""

@@ -138,8 +138,8 @@ class Hardware:
         """Yield the runs that are over; the caller vacates each one before taking the next."""
         for index in self._calendar.due(now_s):
             gpu = self.gpus[index]
-            for beside in self._together((index,)):
-                self.gpus[beside].advance(now_s)
+            for one in self._together((index,)):
+                self.gpus[one].advance(now_s)
             over = [run for run in gpu.runs if run.gpus[0] == index and run.is_over(now_s)]
             yield from over
             if not over:

@@ -30,17 +30,17 @@ def run(*args: str, status: int = 0) -> Result:
 def test_the_largest_batch_fits_and_one_more_does_not(model: str) -> None:
     directives = Directives(setup=TrainingSetup(), model=str(EXAMPLES / model))
     subject = Subject(
-        directives=directives, gpu_model=gpu_named("v100"), usable_bytes=8 * GIB, estimator="ours"
+        directives=directives, gpu_model=gpu_named("v100"), usable_bytes=8 * GIB, estimator="rad"
     )
 
     def booked_mib(batch_size: int) -> float:
         return subject.booked(TrainingSetup(batch_size=batch_size))[1].n_bytes / (1 << 20)
 
     rows = largest(subject)
-    assert [row["room_mib"] for row in rows] == [8192, 4096, 2048]
+    assert [row["has_mib"] for row in rows] == [8192, 4096, 2048]
     assert rows[0]["batch_size"] is not None
     for row in rows:
-        fits, room = row["batch_size"] or 0, row["room_mib"]
+        fits, room = row["batch_size"] or 0, row["has_mib"]
         assert (not fits or booked_mib(fits) <= room) and booked_mib(fits + 1) > room
 
 
@@ -63,10 +63,10 @@ def test_a_sweep_shows_what_each_setting_saves() -> None:
 
 
 def test_all_known_cards_side_by_side() -> None:
-    rows = json.loads(run("--cards", "--batch-size=64", "--json").output)["cards"]
-    assert {"h200", "a100", "v100"} <= {row["card"] for row in rows}
+    rows = json.loads(run("--compare", "--batch-size=64", "--json").output)["gpus"]
+    assert {"h200", "a100", "v100"} <= {row["gpu"] for row in rows}
     assert all(row["fit"] == row["has_mib"] // row["booked_mib"] for row in rows)
-    run("--cards", "--batch-size=64000", status=1)
+    run("--compare", "--batch-size=64000", status=1)
 
 
 def test_advice_without_a_model_says_what_to_name(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import SUMMARIES
 
-from gpumemnet.estimators import conformal, ours
+from gpumemnet.estimators import conformal, rad
 from gpumemnet.gpus import gpu_named
 from gpumemnet.profile.build import profile_summary
 from gpumemnet.summaries.graph.checkpoint_blocks import repeated
@@ -73,7 +73,7 @@ def test_quantiles_rise_from_the_estimate_on_and_the_bound_has_a_floor() -> None
 
 
 def test_the_bound_is_the_quantile_of_its_confidence() -> None:
-    answer = ours.estimate(SHOWN, gpu_named("h200"))
+    answer = rad.estimate(SHOWN, gpu_named("h200"))
     assert answer.confidence is not None
     assert answer.quantile(answer.confidence) == answer.upper_bytes
     assert answer.estimate_bytes <= answer.quantile(0.5) <= answer.quantile(0.9) < answer.upper_bytes

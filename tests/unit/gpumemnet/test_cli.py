@@ -71,7 +71,7 @@ def test_every_estimator_of_texts_can_be_asked(estimator: str) -> None:
     assert answer["estimator"] == estimator
     assert 0 < answer["estimate_mib"] <= answer["upper_mib"]
     # Only these two have a bound that was calibrated on runs that they had not seen.
-    assert answer["confidence"] == (0.99 if estimator in ("ours", "boosted") else None)
+    assert answer["confidence"] == (0.99 if estimator in ("rad", "boosted") else None)
 
 
 def test_the_estimators_are_evaluated_without_torch() -> None:

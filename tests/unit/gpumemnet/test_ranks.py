@@ -46,7 +46,7 @@ def test_a_rank_is_estimated_as_near_as_a_script_of_its_own(found: Compared) -> 
     assert abs(found.error) <= WITHIN
 
 
-@pytest.mark.parametrize("name", ["ours", "boosted"])
+@pytest.mark.parametrize("name", ["rad", "boosted"])
 def test_a_process_of_two_holds_nccl_beside_its_base(name: str) -> None:
     one, two = (estimate(profile, estimator=name) for profile in (ONE, TWO))
     nccl = gpu_named(DEFAULT_GPU).nccl_bytes

@@ -79,7 +79,7 @@ def test_a_sweep_has_a_row_for_each_batch_size_and_no_dashes(tmp_path: Path, tra
 
 
 def test_gpus_are_compared_without_a_trace(tmp_path: Path, traced: list[int]) -> None:
-    done = advice(tmp_path, saved(64, "python", "t.py"), "--cards", "--json")
+    done = advice(tmp_path, saved(64, "python", "t.py"), "--compare", "--json")
     assert all(row["booked_mib"] for row in json.loads(done.stdout)["cards"]) and not traced
 
 

@@ -81,7 +81,7 @@ def test_what_cannot_run_is_one_line(file: str, name: str, shape: str, line: str
 @pytest.mark.parametrize(
     ("asked", "said", "trust"),
     [
-        ("ours", "trace", "exceeded by at most 5% of jobs"),
+        ("rad", "trace", "exceeded by at most 5% of jobs"),
         ("faketensor", "faketensor", "how often it is exceeded was not measured"),
     ],
 )

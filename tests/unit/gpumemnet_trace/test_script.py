@@ -127,7 +127,7 @@ def test_a_script_that_fails_is_told_by_its_models_text(tmp_path: Path) -> None:
     done = estimated(tmp_path, source)
     assert done.returncode == 0
     answer = json.loads(done.stdout)
-    assert answer["estimator"] == "ours"
+    assert answer["estimator"] == "rad"
     told = answer["warnings"][0]
     assert told.startswith("the script could not be traced: KeyError: 'no such column', at train.py:")
 
@@ -397,7 +397,7 @@ def test_a_script_without_an_optimizer_is_told_so_and_ended_soon(tmp_path: Path)
     assert done.returncode == 0
     answer = json.loads(done.stdout)
     assert "without an optimizer of torch.optim" in answer["warnings"][0]
-    assert answer["estimator"] == "ours"
+    assert answer["estimator"] == "rad"
 
 
 def test_what_stands_in_for_torchs_calls_is_called_as_theirs_are() -> None:

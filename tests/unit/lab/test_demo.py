@@ -56,7 +56,7 @@ def test_a_put_back_is_no_fault_but_a_recovery_that_nobody_expected_is() -> None
         (replace(SHARED, shards=[WHOLE]), "requested [39] shards"),
         (replace(SHARED, estimate_bytes=None), "no estimate"),
         (replace(SHARED, example=replace(SHARED.example, shared=False), shards=[WHOLE]), "neighbours [2]"),
-        (replace(SHARED, example=replace(SHARED.example, tells="broken")), "its user got"),
+        (replace(SHARED, example=replace(SHARED.example, shows="broken")), "its user got"),
         (replace(RECOVERED, returns=[]), "returned"),
         (replace(RECOVERED, shards=[4, 4]), "requested [4, 4]"),
         (replace(RECOVERED, runs=RECOVERED.runs[:1]), "ran 1 times"),

@@ -63,8 +63,8 @@ def test_two_checkouts_never_share_a_place(open_folder: Path) -> None:
 def test_real_gpus_need_room_for_the_sockets_of_mps(tmp_path: Path) -> None:
     near = Place(root=Path("/opt/rad"), venv=tmp_path)
     far = Place(root=Path("/opt/slurm/rad-for-slurm/.rad/demo"), venv=tmp_path)
-    assert near.with_room_for_mps(tmp_path) is near
-    short = far.with_room_for_mps(tmp_path)
+    assert near.short_for_mps(tmp_path) is near
+    short = far.short_for_mps(tmp_path)
     socket = short.run / "n0" / "mps" / f"GPU-{'x' * 36}" / "65534" / "pipe" / "control_privileged"
     assert len(str(socket)) <= SOCKET_PATH_LIMIT
     assert short.venv == far.venv

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.sentinel import Held, card_faults, held_on, ledger_faults
+from lab.sentinel import Held, gpu_faults, held_on, ledger_faults
 from slurm_plugin.core.process.identity import started_ticks
 
 USABLE = {"G": 100, "H": 100}
@@ -36,7 +36,7 @@ def held(job: int | None, name: str = "share-1", *, gpu: str = "G", size: int = 
     ],
 )
 def test_cards(processes: list[Held], faults: list[str]) -> None:
-    assert [kind for kind, _ in card_faults(processes, USABLE)] == faults
+    assert [kind for kind, _ in gpu_faults(processes, USABLE)] == faults
 
 
 def row(job: int, booked: int, kind: str = "shared", gpu: str = "G") -> dict[str, object]:

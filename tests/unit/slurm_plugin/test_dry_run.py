@@ -314,11 +314,11 @@ def test_without_a_rad_toml_it_answers_for_a_card(folder: Path) -> None:
 
 
 def test_advice_counts_with_the_clusters_cards_and_partitions(folder: Path) -> None:
-    rows = json.loads(run(folder, "m.txt", "--batch-size=64", "--cards", "--json").stdout)["cards"]
-    assert [(row["partition"], row["card"], row["has_mib"]) for row in rows] == [("gpu", "a100", 40000)]
+    rows = json.loads(run(folder, "m.txt", "--batch-size=64", "--compare", "--json").stdout)["gpus"]
+    assert [(row["partition"], row["gpu"], row["has_mib"]) for row in rows] == [("gpu", "a100", 40000)]
     assert rows[0]["asks"].startswith("shard:")
     rows = json.loads(run(folder, "m.txt", "--largest", "--json").stdout)["largest"]
-    assert rows[0]["room_mib"] == 40000
+    assert rows[0]["has_mib"] == 40000
 
 
 def test_the_shell_can_complete_options(folder: Path) -> None:

@@ -109,7 +109,7 @@ def test_errors_are_translated_and_keep_their_line() -> None:
 
 
 def test_a_site_learns_at_start_that_a_name_is_wrong() -> None:
-    Estimator(name="ours", gpu="").check()
+    Estimator(name="rad", gpu="").check()
     with pytest.raises(ConfigError, match="estimator is 'theirs'"):
         Estimator(name="theirs").check()
     with pytest.raises(ConfigError, match="abacus"):
@@ -125,7 +125,7 @@ def test_a_site_learns_at_start_that_an_estimator_has_no_weights_here(
     tree_model.load.cache_clear()
     with pytest.raises(ConfigError, match=r"rad\.toml: estimator: .*pip install rad-slurm-train"):
         Estimator(name=name).check()
-    Estimator(name="ours").check()
+    Estimator(name="rad").check()
     Estimator(name="horus").check()
 
 

@@ -38,7 +38,7 @@ def test_a_part_of_a_message_is_no_message() -> None:
 
 def test_the_line_of_a_job_tells_need_and_reservation_apart() -> None:
     estimate = MemoryEstimate(
-        estimate_bytes=int(13.6 * GIB), upper_bytes=15 * GIB, confidence=0.99, source="ours"
+        estimate_bytes=int(13.6 * GIB), upper_bytes=15 * GIB, confidence=0.99, source="rad"
     )
     line = words.reserves(15 * GIB, estimate, share=0.99)
     assert line == "RAD: estimated 13.6 GiB; booked 15.0 GiB (99th percentile)"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.lint import texts
-from tools.prose import blanked, write_prose
+from tools.lint import PYTHON_PACKAGES, texts
+from tools.prose import blanked, private_names, write_prose
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 SOURCE = '''"""Where nobody is.
@@ -47,6 +47,23 @@ def test_the_manual_and_the_site_s_files_are_checked() -> None:
     assert {"README.md", "docs/user.md", "gres_conf/rad.toml", "gres_conf/systemd/radd.service"} <= set(
         texts(CHECKOUT)
     )
+
+
+IN_NAMES = {"anew"}
+"""Words that only texts avoid."""
+
+
+def test_no_name_in_the_code_has_a_private_word() -> None:
+    words = {
+        line.split("->")[0] for line in (CHECKOUT / "tools/words.txt").read_text().splitlines()
+    } - IN_NAMES
+    found = [
+        f"{path.relative_to(CHECKOUT)}:{line}: {name}"
+        for package in PYTHON_PACKAGES
+        for path in sorted((CHECKOUT / package).rglob("*.py"))
+        for line, name in private_names(path.read_text(), words)
+    ]
+    assert found == []
 
 
 def test_words_have_other_words_and_stand_in_order() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpumemnet.tracing.trace import masks
 
-_DONE = "_rad_told"
+_DONE = "_rad_reported"
 """Attribute that marks the replaced method."""
 
 

@@ -9,7 +9,7 @@ from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, warn
 from slurm_plugin.admin.doctor.fixes import Change, FixAction, record, setting
 from slurm_plugin.admin.doctor.slurm_state import (
-    beside,
+    in_slurm_folder,
     sharing,
 )
 from slurm_plugin.core.booking.gres_text import parse_gres
@@ -42,7 +42,7 @@ def check_apart(facts: Facts) -> Iterator[Finding]:
 
 
 def _unconfined(facts: Facts) -> Change:
-    return setting(facts.cgroup, beside(facts, "cgroup.conf"), "ConstrainDevices", "no")
+    return setting(facts.cgroup, in_slurm_folder(facts, "cgroup.conf"), "ConstrainDevices", "no")
 
 
 def _typed(facts: Facts) -> tuple[FixAction, ...]:
@@ -51,11 +51,11 @@ def _typed(facts: Facts) -> tuple[FixAction, ...]:
     actions: list[FixAction] = []
     for index, line in enumerate(() if facts.gres is None else facts.gres.lines):
         if line.get("name", "").lower() == "gpu" and facts.gres is not None:
-            actions.append(record(facts.gres, index, beside(facts, "gres.conf"), "Type", kind))
+            actions.append(record(facts.gres, index, in_slurm_folder(facts, "gres.conf"), "Type", kind))
     for index, line in enumerate(() if facts.slurm is None else facts.slurm.lines):
         if "gpu:" in line.get("gres", "") and not _is_typed(line["gres"]) and facts.slurm is not None:
             gres = re.sub(r"\bgpu:(?=\d+(?:,|$))", f"gpu:{kind}:", line["gres"])
-            actions.append(record(facts.slurm, index, beside(facts, "slurm.conf"), "Gres", gres))
+            actions.append(record(facts.slurm, index, in_slurm_folder(facts, "slurm.conf"), "Gres", gres))
     return tuple(actions)
 
 

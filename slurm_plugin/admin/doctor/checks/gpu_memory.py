@@ -14,7 +14,7 @@ from slurm_plugin.core.units import from_mib, human, to_mib_down
 from slurm_plugin.slurm.versions import traits
 
 
-def check_cards(facts: Facts) -> Iterator[Finding]:
+def check_gpu_memory(facts: Facts) -> Iterator[Finding]:
     """Check that a partition's GPUs have the memory and the type that rad.toml states, on each of its nodes."""
     known = partitions(facts)
     for name, partition in sharing(facts):

@@ -10,9 +10,9 @@ from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, wa
 from slurm_plugin.admin.doctor.fixes import Change, FixAction, record
 from slurm_plugin.admin.doctor.gres_lines import missing_lines, shard_lines
 from slurm_plugin.admin.doctor.slurm_state import (
-    beside,
     gpu_nodes,
     gpus_of,
+    in_slurm_folder,
     nodes,
     partitions,
     rad_toml,
@@ -103,7 +103,7 @@ def _check_sums(facts: Facts) -> Iterator[Finding]:
         text = f"{without[0]} has shards in slurm.conf, and none here: slurmctld drains it"
         new = shard_lines(facts, without)
         words = "add Name=shard Count=... File=... for its GPUs"
-        fix = Change(path=beside(facts, "gres.conf"), new="\n".join(new)) if new else words
+        fix = Change(path=in_slurm_folder(facts, "gres.conf"), new="\n".join(new)) if new else words
         yield fail("gres.conf", text, fix)
     for node, row in nodes(facts).items():
         stated = shards_of(row)
@@ -157,7 +157,9 @@ def _fewer(facts: Facts, gpu: int, most: int) -> tuple[FixAction, ...]:
     for index, line in enumerate(facts.gres.lines):
         if line.get("name", "").lower() != "shard" or line.get("file") != f"/dev/nvidia{gpu}":
             continue
-        actions: list[FixAction] = [record(facts.gres, index, beside(facts, "gres.conf"), "Count", str(most))]
+        actions: list[FixAction] = [
+            record(facts.gres, index, in_slurm_folder(facts, "gres.conf"), "Count", str(most))
+        ]
         less = int(line["count"]) - most if line.get("count", "").isdigit() else 0
         for node in expand(line.get("nodename", "")):
             row = nodes(facts).get(node, {})

@@ -50,7 +50,7 @@ class _Billing:
         ]
 
     @property
-    def mended(self) -> dict[str, tuple[Weights, int]]:
+    def fixed(self) -> dict[str, tuple[Weights, int]]:
         """Return the partitions with a GPU cost of zero set to the highest cost anywhere."""
         base = max(self.worths, default=Fraction(1))
         return {
@@ -61,7 +61,7 @@ class _Billing:
     @property
     def factor(self) -> int:
         """Return the factor for all weights that makes those of shards whole numbers."""
-        return unit(self.mended) if self.wrong else 1
+        return unit(self.fixed) if self.wrong else 1
 
     @property
     def worth(self) -> Fraction:
@@ -120,12 +120,12 @@ def _check_tracked(facts: Facts, running: Mapping[str, str], *, matters: bool) -
 
 def _check_weights(facts: Facts, billing: _Billing) -> Iterator[Finding]:
     """Check that each partition bills GPUs, and all shards of a GPU the same as the GPU."""
-    factor, mended = billing.factor, billing.mended
-    for name in mended if factor > 1 else billing.wrong:
+    factor, fixed = billing.factor, billing.fixed
+    for name in fixed if factor > 1 else billing.wrong:
         given, shards = billing.partitions[name]
         each = f", each of its {shards} shards {_shown(given.shard)}" if shards else ""
         text = f"partition {name} bills a GPU {_shown(given.gpu)}{each}: GPUs and shards must add up to one number"
-        wanted = line(*mended[name], factor)
+        wanted = line(*fixed[name], factor)
         actions = row_of(facts, "partitionname", name, "TRESBillingWeights", wanted)
         yield fail(_SUBJECT, text, actions or f"PartitionName={name} ... TRESBillingWeights={wanted}")
 

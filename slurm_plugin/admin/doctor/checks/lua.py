@@ -9,7 +9,7 @@ from pathlib import Path
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, ok, unseen, warn
 from slurm_plugin.admin.doctor.fixes import Change, command
-from slurm_plugin.admin.doctor.slurm_state import beside
+from slurm_plugin.admin.doctor.slurm_state import in_slurm_folder
 from slurm_plugin.admin.own_files.steps import left_alone
 from slurm_plugin.admin.own_files.templates import lua_folder
 
@@ -57,7 +57,7 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
         ("cli_filter", warn, "no model summary is read"),
     ):
         text = facts.lua.get(name)
-        path = beside(facts, f"{name}.lua")
+        path = in_slurm_folder(facts, f"{name}.lua")
         if text is None and name == "job_submit" and facts.radd_here and not facts.configless:
             yield fail(f"{name}.lua", f"{path} is missing, and slurmctld will not start", "run: rad install")
         elif text is None:

@@ -11,9 +11,9 @@ from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, warn
 from slurm_plugin.admin.doctor.fixes import Change, FixAction, command, record
 from slurm_plugin.admin.doctor.slurm_state import (
-    beside,
     gpu_nodes,
     gpus_of,
+    in_slurm_folder,
     nodes,
     partitions,
     rad_toml,
@@ -137,7 +137,7 @@ def _shards_for(
         here = [node for node in expand(row.get("nodename", "")) if node in lacking]
         if here and facts.slurm is not None:
             wanted = _with_shards(partition, found[here[0]])
-            yield record(facts.slurm, index, beside(facts, "slurm.conf"), "Gres", wanted)
+            yield record(facts.slurm, index, in_slurm_folder(facts, "slurm.conf"), "Gres", wanted)
 
 
 def _with_shards(partition: PartitionConfig, row: Mapping[str, str]) -> str:

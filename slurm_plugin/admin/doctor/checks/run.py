@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from slurm_plugin.admin.doctor.checks.device_isolation import check_apart
-from slurm_plugin.admin.doctor.checks.gpu_memory import check_cards
+from slurm_plugin.admin.doctor.checks.gpu_memory import check_gpu_memory
 from slurm_plugin.admin.doctor.checks.gpu_node import check_gpus, check_guard, check_mps, check_servers
 from slurm_plugin.admin.doctor.checks.gres_conf import check_gres
 from slurm_plugin.admin.doctor.checks.learn import check_learn
@@ -21,9 +21,9 @@ from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, warn
 from slurm_plugin.admin.doctor.fixes import Change, command
 from slurm_plugin.admin.doctor.slurm_state import (
-    beside,
     gpu_nodes,
     gpus_of,
+    in_slurm_folder,
     partitions,
     rad_toml,
     shards_of,
@@ -46,7 +46,7 @@ def examine(facts: Facts) -> list[Finding]:
 
 def _at_the_source(facts: Facts, finding: Finding) -> Finding:
     """Return a finding with its fix moved to the source: slurmctld overwrites what is changed on this machine."""
-    here = beside(facts, "slurm.conf")
+    here = in_slurm_folder(facts, "slurm.conf")
     if not any(
         isinstance(action, Change) and action.path.is_relative_to(here.parent) for action in finding.actions
     ):
@@ -63,7 +63,7 @@ def check_config(facts: Facts) -> Iterator[Finding]:
     """Check that rad.toml is readable, each key is known, and at least one partition shares GPUs."""
     subject = "rad.toml"
     if facts.config is None:
-        yield fail(subject, facts.config_error, _mended(facts))
+        yield fail(subject, facts.config_error, _fixed(facts))
         return
     if facts.config.mode != "enforce":
         text = f"mode is {facts.config.mode!r}: nothing is changed"
@@ -85,7 +85,7 @@ def check_config(facts: Facts) -> Iterator[Finding]:
             yield warn(subject, f"switched off: {name}", rad_toml(facts, "features", name, "true"))
 
 
-def _mended(facts: Facts) -> Fix:
+def _fixed(facts: Facts) -> Fix:
     """Return the fix for an invalid rad.toml: the key that was meant, or the default."""
     if "names no partition" in facts.config_error:
         return _a_partition(facts)
@@ -179,7 +179,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_limits,
     check_partitions,
     check_nodes,
-    check_cards,
+    check_gpu_memory,
     check_gres,
     check_detected,
     check_apart,

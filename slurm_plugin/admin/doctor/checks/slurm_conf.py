@@ -11,7 +11,7 @@ from pathlib import Path
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, warn
 from slurm_plugin.admin.doctor.fixes import Change, command
-from slurm_plugin.admin.doctor.slurm_state import beside, rad_toml, sharing, slurm_conf
+from slurm_plugin.admin.doctor.slurm_state import in_slurm_folder, rad_toml, sharing, slurm_conf
 from slurm_plugin.slurm.node.hook_scripts import is_pattern, lines_of, scripts_of
 from slurm_plugin.slurm.versions import SPREADING, traits
 
@@ -147,7 +147,7 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
         path = ", ".join(named)
         own_path = facts.config_path.with_name(script)
         guard = str(
-            beside(facts, "slurm.conf").parent / "rad" / script
+            in_slurm_folder(facts, "slurm.conf").parent / "rad" / script
         )  # exists where RAD's hook does not (templates.py)
         text = facts.hooks.get(name.lower())
         if not named:
@@ -158,7 +158,7 @@ def check_hooks(facts: Facts) -> Iterator[Finding]:
             words = f"{path} does not start `python -m {module}`"
             yield fail(name, words, _started(facts, name, named[-1], own_path, text or ""))
         elif facts.executable.get(name.lower()) is False:
-            paths = scripts_of(named, beside(facts, "slurm.conf").parent)
+            paths = scripts_of(named, in_slurm_folder(facts, "slurm.conf").parent)
             run = command(f"chmod 755 {shlex.join(map(str, paths))}")
             yield fail(name, f"{path} is not executable", run)
         else:
@@ -175,7 +175,7 @@ def _started(facts: Facts, name: str, named: str, own_path: Path, text: str) -> 
         own_path: RAD's script.
         text: Text of the site's script.
     """
-    there = beside(facts, "slurm.conf").parent / named
+    there = in_slurm_folder(facts, "slurm.conf").parent / named
     at = None if facts.slurm is None else facts.slurm.settings_at.get(name.lower())
     if there == own_path:
         return f"rad install --dry-run shows what {named} must say"
@@ -186,7 +186,7 @@ def _started(facts: Facts, name: str, named: str, own_path: Path, text: str) -> 
         new = Change(path=there.with_name(link), new=f"#!/bin/sh\n[ ! -x {own_path} ] || exec {own_path}")
         return (new, command(f"chmod 755 {new.path}"))
     if at is not None and facts.version and traits(facts.version).joins_hooks and name != "TaskProlog":
-        guard = beside(facts, "slurm.conf").parent / "rad" / own_path.name
+        guard = in_slurm_folder(facts, "slurm.conf").parent / "rad" / own_path.name
         return Change(path=at.path, first=at.first, new=f"{name}={guard}")
     first = text.splitlines()[0] if text else ""
     if first.startswith("#!") and not _SHELL.match(first):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, unseen, warn
 from slurm_plugin.admin.doctor.fixes import FixAction, record
-from slurm_plugin.admin.doctor.slurm_state import beside
+from slurm_plugin.admin.doctor.slurm_state import in_slurm_folder
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.radd.submission.standby import no_shards
 from slurm_plugin.slurm.versions import traits
@@ -54,7 +54,7 @@ def check_shard_types(facts: Facts) -> Iterator[Finding]:
         if len(types) == 1 and any(item.name == "shard" and not item.type for item in parse_gres(gres)):
             typed = re.sub(r"(?<![\w:])shard:(?=\d)", f"shard:{types.pop()}:", gres)
             names.append(row["nodename"])
-            actions.append(record(facts.slurm, index, beside(facts, "slurm.conf"), "Gres", typed))
+            actions.append(record(facts.slurm, index, in_slurm_folder(facts, "slurm.conf"), "Gres", typed))
     if actions:
         where = ", ".join(names)
         text = (

@@ -183,7 +183,7 @@ def test_quantiles_of_a_trace_are_its_own_and_rise_to_the_bound(file: str) -> No
 
 
 def test_radd_answers_for_a_trace_whatever_estimator_the_site_has_chosen() -> None:
-    answers = {estimate(SAVED.profiles[0], estimator=name).estimator for name in ("ours", "horus", "boosted")}
+    answers = {estimate(SAVED.profiles[0], estimator=name).estimator for name in ("rad", "horus", "boosted")}
     assert answers == {"trace"}
 
 

@@ -12,10 +12,10 @@ from fakes import FakeSlurm
 from lab.bare_node import make_bare_node
 from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.node.doubts import earlier_doubts
 from slurm_plugin.node.facts import learn_facts
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.reconcile import run_again
+from slurm_plugin.node.unconfirmed import earlier_unconfirmed
 from slurm_plugin.slurm.control import JobView
 
 LOST = JobView(job_id=7, user_id=1000, state="RUNNING", node="n0", restarts=2)
@@ -94,4 +94,4 @@ def test_a_slurm_that_does_not_answer_leaves_the_doubt_for_the_next_sweep(tmp_pa
     node, _ = node_of(tmp_path, LOST)
     node = replace(node, slurm=lambda: Silent(LOST))  # type: ignore[arg-type, return-value]
     assert not run_again(node, 7, 2)
-    assert earlier_doubts(node.run, now_s=0.0) == ((7, 2),)
+    assert earlier_unconfirmed(node.run, now_s=0.0) == ((7, 2),)

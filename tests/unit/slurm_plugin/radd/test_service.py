@@ -243,7 +243,7 @@ def test_a_broken_file_keeps_the_old_one_in_force(tmp_path: Path) -> None:
     made.stop()
 
 
-@pytest.mark.parametrize("estimator", ["ours", "boosted", "horus"])
+@pytest.mark.parametrize("estimator", ["rad", "boosted", "horus"])
 def test_the_first_submission_waits_for_no_code_and_no_weights(tmp_path: Path, estimator: str) -> None:
     """From a cold disk they take longer than job_submit.lua waits, and the job got a GPU of its own."""
     profile = profile_summary(str(MODELS / "resnet50_torchinfo.txt"), TrainingSetup(batch_size=8)).to_text()

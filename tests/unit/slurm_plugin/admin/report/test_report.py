@@ -50,7 +50,7 @@ def write(folder: Path, policy: str, makespan_s: float, **more: Any) -> Path:
         "version": 1,
         "trace": "t",
         "policy": policy,
-        "estimates": None if policy == "whole" else "ours",
+        "estimates": None if policy == "whole" else "rad",
         "settings": {},
         "repetition": 1,
         "compress": 60.0,
@@ -74,12 +74,12 @@ def test_a_page_needs_nothing_else_and_compares_with_whole_gpus(tmp_path: Path) 
     text = out.read_text()
     assert "<td>50 (0.25)</td>" in text
     assert "<td>230,271" in text, "no exponents"
-    assert text.index("<th>whole</th>") < text.index("<th>magm ours</th>")
+    assert text.index("<th>whole</th>") < text.index("<th>magm rad</th>")
     assert not re.search(r"https?://|<script|<link|src=", text)
     assert "A &lt;card&gt;" in text
     assert "cut off" not in text and "Simulated" not in text
     rows = [line.split() for line in result.output.splitlines()]
-    assert rows[1][:2] == ["whole", "200"] and rows[2][:4] == ["magm", "ours", "50", "(0.25)"]
+    assert rows[1][:2] == ["whole", "200"] and rows[2][:4] == ["magm", "rad", "50", "(0.25)"]
 
 
 def test_repetitions_are_compared_within_their_hour_and_their_spread_is_told(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_repetitions_are_compared_within_their_hour_and_their_spread_is_told(tmp
     assert result.exit_code == 0, result.output
     text = out.read_text()
     assert "<td>50 (0.25)</td>" in text and "<td>30 (0.30)</td>" in text
-    assert "<td>magm ours</td><td>2</td><td>0.25 to 0.30</td>" in text
+    assert "<td>magm rad</td><td>2</td><td>0.25 to 0.30</td>" in text
     runs = read_runs([*files, part, write(tmp_path, "magm", 9.0, compress=120.0)])
     names = [
         chart.name
@@ -152,7 +152,7 @@ def test_two_runs_that_differ_are_never_called_alike(tmp_path: Path) -> None:
     again = tmp_path / "the-same-by-another-commit.json"
     again.write_text(plain.read_text())
     names = sorted(run.label for run in read_runs([waits, other]))
-    assert names == ["magm ours bf_min_age_reserve=4h", "magm ours share_multi_gpu=true"]
+    assert names == ["magm rad bf_min_age_reserve=4h", "magm rad share_multi_gpu=true"]
     assert {run.label for run in read_runs([plain, again])} == {plain.stem, again.stem}
 
 
@@ -213,16 +213,17 @@ def test_ticks_are_few_and_reach_the_top(most: float) -> None:
 MEANS_OF_README = {
     "whole GPUs": "philly_t1-whole-c180",
     "by hand": "philly_t1-hand-mps-c180-pass4h",
-    "RAD": "philly_t1-magm-ours-c180-share_multi_gpu=true-pass4h",
-    "one server": "philly_t1-magm-ours-c180-share_multi_gpu=true-mps_server=gpu-pass4h",
+    "RAD": "philly_t1-magm-rad-c180-share_multi_gpu=true-pass4h",
+    "one server": "philly_t1-magm-rad-c180-share_multi_gpu=true-mps_server=gpu-pass4h",
 }
 """A column of README's table, and the name of its two runs up to the users."""
 
 
 def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path) -> None:
-    """README.md names these files, and has the means of two runs."""
-    readme = (CHECKOUT / "README.md").read_text()
-    assert "docs/results/replay/*users6*.json.xz" in readme
+    """README.md has the mean and the spread of two runs, and names the report with the command that prints each."""
+    readme, report = (CHECKOUT / "README.md").read_text(), "docs/measurements/2026-11-users.md"
+    assert report in readme
+    assert "rad report docs/results/replay/*users6*.json.xz" in (CHECKOUT / report).read_text()
     printed = reported(["*users6*.json.xz"], tmp_path).partition("\nphilly_t1,")[2]
     whole: dict[str, float] = {}
     for name in MEANS_OF_README.values():
@@ -233,14 +234,15 @@ def test_the_figures_of_the_readme_are_those_of_the_recorded_runs(tmp_path: Path
             key: statistics.mean(run[key] for run in runs) for key in runs[0] if runs[0][key] is not None
         }
         base = whole or found
-        wanted = [
-            f"{found[key] / scale:.0f} {unit}" + (f" ({found[key] / base[key]:.2f})" if whole else "")
-            for key, scale, unit in (
-                ("makespan_s", 1, "s"),
-                ("mean_completion_s", 1, "s"),
-                ("energy_j", 1000, "kJ"),
-            )
-        ]
+        wanted = []
+        for key, scale, unit in (
+            ("makespan_s", 1, "s"),
+            ("mean_completion_s", 1, "s"),
+            ("energy_j", 1000, "kJ"),
+        ):
+            half = f"{abs(runs[0][key] - runs[1][key]) / 2 / scale:.0f}"
+            mean = f"{found[key] / scale:.0f}" + ("" if half == "0" else f" ± {half}")
+            wanted.append(f"{mean} {unit}" + (f" ({found[key] / base[key]:.2f})" if whole else ""))
         wanted.append(f"{found['median_slowdown']:.1f}, {found['p95_slowdown']:.1f}")
         assert [figure for figure in wanted if figure not in readme] == []
         whole = base

@@ -36,7 +36,7 @@ def decided(
     gres: str, need_gib: float | None, *, whole_as_gpu: bool = True, stated: UserDirectives | None = None
 ) -> Rewrite:
     need = None if need_gib is None else round(need_gib * GIB)
-    estimate = need and MemoryEstimate(estimate_bytes=need, upper_bytes=need, confidence=0.99, source="ours")
+    estimate = need and MemoryEstimate(estimate_bytes=need, upper_bytes=need, confidence=0.99, source="rad")
     request = request_from({"user_id": 1000, "gres": gres})
     said = stated or UserDirectives(profile="p" if estimate else None)
     return decide(request, said, estimate or None, config=config(), whole_as_gpu=whole_as_gpu)

@@ -39,7 +39,7 @@ def estimate(gib: float = 5.0, **more: Any) -> MemoryEstimate:
         estimate_bytes=points[0][1],
         upper_bytes=int(gib * GIB * FACTORS[0.99]),
         confidence=0.99,
-        source="ours",
+        source="rad",
         quantiles=points,
     )
     return replace(row, **more)
@@ -50,7 +50,7 @@ ESTIMATES = st.lists(st.integers(MIB, 100 * GIB), min_size=len(SHARES) + 1, max_
         estimate_bytes=min(sizes),
         upper_bytes=sorted(sizes)[-2],
         confidence=0.99,
-        source="ours",
+        source="rad",
         quantiles=tuple(zip(SHARES, sorted(sizes)[1:], strict=True)),
     )
 )

@@ -34,7 +34,7 @@ def need(estimate_bytes: int, upper_bytes: int | None = None) -> MemoryEstimate:
         estimate_bytes=estimate_bytes,
         upper_bytes=upper_bytes or estimate_bytes,
         confidence=0.99,
-        source="ours",
+        source="rad",
         profile_key="ab12",
     )
 
@@ -462,10 +462,10 @@ def test_deciding_again_about_the_result_changes_nothing(
     ("source", "gres", "basis"),
     [
         ("stated", "gres:gpu:1", "asked"),
-        ("ours", "gres:gpu:1", "estimate"),
+        ("rad", "gres:gpu:1", "estimate"),
         ("history", "gres:gpu:1", "history"),
-        ("ours", "gres:shard:2", "asked"),
-        ("ours", f"gres:shard:{SHARDS}", "asked"),
+        ("rad", "gres:shard:2", "asked"),
+        ("rad", f"gres:shard:{SHARDS}", "asked"),
         (None, "gres:gpu:1", "asked"),
     ],
 )

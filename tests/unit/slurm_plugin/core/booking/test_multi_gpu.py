@@ -17,7 +17,7 @@ NEED = MemoryEstimate(
     estimate_bytes=10 * GIB,
     upper_bytes=12 * GIB,
     confidence=0.99,
-    source="ours",
+    source="rad",
     smact=0.4,
     profile_key="ab12",
 )

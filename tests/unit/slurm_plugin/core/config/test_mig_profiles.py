@@ -39,7 +39,7 @@ def asked(upper_gib: float | None, mode: str = "enforce", **message: Any) -> Rew
     estimate = None
     if upper_gib is not None:
         upper = int(upper_gib * GIB)
-        estimate = MemoryEstimate(estimate_bytes=upper, upper_bytes=upper, confidence=0.99, source="ours")
+        estimate = MemoryEstimate(estimate_bytes=upper, upper_bytes=upper, confidence=0.99, source="rad")
     request = request_from({"user_id": 1000, **message})
     return decide(request, UserDirectives(memory_bytes=GIB), estimate, config=config)
 

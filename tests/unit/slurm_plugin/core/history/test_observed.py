@@ -30,7 +30,7 @@ ESTIMATE = MemoryEstimate(
     estimate_bytes=10 * GIB,
     upper_bytes=20 * GIB,
     confidence=0.99,
-    source="ours",
+    source="rad",
     quantiles=tuple((share, (10 + number // 2) * GIB) for number, share in enumerate(SHARES)),
     profile_key="ab",
 )
@@ -75,7 +75,7 @@ def test_a_short_run_lowers_nothing_and_a_long_one_does_as_far_as_the_estimate_m
 
 def test_a_short_run_raises_what_is_booked() -> None:
     found = with_runs(ESTIMATE, Seen(peak_bytes=12 * GIB))
-    assert (found.estimate_bytes, found.upper_bytes, found.source) == (12 * GIB, 20 * GIB, "ours")
+    assert (found.estimate_bytes, found.upper_bytes, found.source) == (12 * GIB, 20 * GIB, "rad")
     assert all(n_bytes >= bound_of(12 * GIB) for _, n_bytes in found.quantiles)
     found = with_runs(ESTIMATE, Seen(peak_bytes=30 * GIB))
     assert (found.estimate_bytes, found.upper_bytes, found.source) == (

@@ -31,7 +31,7 @@ SHIPPED = MemoryEstimate(
     estimate_bytes=10 * GIB,
     upper_bytes=14 * GIB,
     confidence=0.99,
-    source="ours",
+    source="rad",
     quantiles=tuple(
         (share, 10 * GIB + int(4 * GIB * min(1.3, at / SHARES.index(BOUND))))
         for at, share in enumerate(SHARES)

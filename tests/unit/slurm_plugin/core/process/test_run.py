@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from slurm_plugin.core.errors import CommandError
-from slurm_plugin.core.process.run import TOLD_LIMIT, find_program, run
+from slurm_plugin.core.process.run import SHOWN_LIMIT, find_program, run
 
 NOBODY = 65534
 
@@ -32,15 +32,15 @@ def test_a_folder_of_path_that_may_not_be_looked_into_is_passed_over(tmp_path: P
     assert found == str(open_ / "sbatch")
 
 
-LONG = f"print('x' * {2 * TOLD_LIMIT})"
+LONG = f"print('x' * {2 * SHOWN_LIMIT})"
 
 
 def test_a_long_answer_is_kept_whole() -> None:
     """The list of 8,000 waiting jobs was cut at 4 MiB, and no turn was kept any more."""
-    assert len(run([sys.executable, "-c", LONG], timeout_s=60)) == 2 * TOLD_LIMIT + 1
+    assert len(run([sys.executable, "-c", LONG], timeout_s=60)) == 2 * SHOWN_LIMIT + 1
 
 
 def test_of_what_failed_the_end_is_kept() -> None:
     with pytest.raises(CommandError) as told:
         run([sys.executable, "-c", f"{LONG}; print('why'); raise SystemExit(3)"], timeout_s=60)
-    assert len(told.value.output) <= TOLD_LIMIT and told.value.output.endswith("why\n")
+    assert len(told.value.output) <= SHOWN_LIMIT and told.value.output.endswith("why\n")
