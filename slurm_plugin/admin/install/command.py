@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -168,6 +169,7 @@ def _slurms_files(
     from slurm_plugin.admin.install import slurm_files
     from slurm_plugin.admin.install.plan import gpus_of_nodes
     from slurm_plugin.admin.install.slurm_files_text import as_text
+    from slurm_plugin.admin.install.trial import try_start
     from slurm_plugin.admin.own_files.steps import SECRET
     from slurm_plugin.slurm.files.conf_files import settings_of
     from slurm_plugin.slurm.files.installed import installed_version, plugins
@@ -186,6 +188,8 @@ def _slurms_files(
         plugins=plugins(settings_of(slurm_conf)) if slurm_conf.exists() else None,
         gpus=gpus_of_nodes(values, node_gpus),
     )
+    if plan.after and not plan.refused:
+        plan = replace(plan, trial=try_start(slurm_conf, {**written, **plan.after}))
     click.echo(as_text(plan, places, dry_run=dry_run))
     return plan
 

@@ -32,6 +32,13 @@ def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool) -> str:
     for finding in (*plan.left, *plan.warnings):
         lines.append(f"left to you: {finding.subject}: {finding.text}")
         lines += [f"    {line}" for line in f"fix: {finding.fix}".splitlines()] if finding.fix else []
+    if plan.generated:
+        lines.append("these files seem to be written by a program, which then undoes the changes: make them there, too")
+        lines += [f"    {comment}" for comment in plan.generated]
+    if plan.trial.fatal:
+        lines.append(f"slurmctld does not start with these files: {plan.trial.fatal}")
+    elif plan.trial.unknown:
+        lines.append(f"not tried whether slurmctld starts with these files: {plan.trial.unknown}")
     if plan.refused:
         lines.append("Slurm's files were not changed: fix what is left to you first, then run this again")
     elif plan.after and not dry_run:

@@ -12,8 +12,8 @@ from slurm_plugin.admin.doctor.finding import Finding, fail, warn
 from slurm_plugin.admin.doctor.fixes import Change, FixAction, command, record
 from slurm_plugin.admin.doctor.slurm_state import (
     beside,
+    cpus_of,
     gpu_nodes,
-    gpus_of,
     nodes,
     partitions,
     rad_toml,
@@ -22,6 +22,7 @@ from slurm_plugin.admin.doctor.slurm_state import (
     shards_of,
     sharing,
     slurm_conf,
+    whole_gpus,
 )
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.slurm.files.conf_lines import expand, lines_of
@@ -86,18 +87,17 @@ def _check_alone(facts: Facts, name: str, row: Mapping[str, str]) -> Iterator[Fi
 
 def _check_memory_default(facts: Facts, name: str, row: Mapping[str, str]) -> Iterator[Finding]:
     running = settings(facts)
-    if "memory" not in running.get("selecttypeparameters", "").lower():
-        return
+    counted = running.get("selecttypeparameters", "").lower()
+    if counted not in _UNLIMITED and "memory" not in counted:
+        return  # with none of them cons_tres counts memory
     defaults = [each.get(key, "") for each in (row, running) for key in ("defmempercpu", "defmempernode")]
     if any(text.lower() not in _UNLIMITED for text in defaults):
         return
     text = f"partition {name} has no DefMemPerCPU: a job without --mem takes all memory of its node"
     each = [
-        int(node["realmemory"]) // int(cpus)
+        int(node["realmemory"]) // cpus
         for node in gpu_nodes(facts, row).values()
-        if node.get("realmemory", "").isdigit()
-        and (cpus := node.get("cputot", node.get("cpus", ""))).isdigit()
-        and int(cpus)
+        if node.get("realmemory", "").isdigit() and (cpus := cpus_of(node))
     ]
     fix: Change | str = "DefMemPerCPU=... in slurm.conf: a node's memory over its CPUs"
     yield warn("slurm.conf", text, slurm_conf(facts, "DefMemPerCPU", str(min(each))) if each else fix)
@@ -141,8 +141,11 @@ def _shards_for(
 
 
 def _with_shards(partition: PartitionConfig, row: Mapping[str, str]) -> str:
-    """Return a node's Gres with the shards of all its GPUs."""
-    gres, kinds = row.get("gres", ""), types_of(row)
-    kind = kinds.pop() if len(kinds) == 1 and kinds <= set(partition.gpus) else ""
-    shards = gpus_of(row) * partition.of_type(kind).shards
-    return f"{gres},shard:{kind}:{shards}" if kind else f"{gres},shard:{shards}"
+    """Return a node's Gres with the shards of all its GPUs: of each type where rad.toml has a table for all of them."""
+    gpus, shards = whole_gpus(row), dict[str, int]()
+    typed = {item.type for item in gpus} <= set(partition.gpus)
+    for item in gpus:
+        kind = item.type or ""
+        name = f"shard:{kind}" if typed else "shard"
+        shards[name] = shards.get(name, 0) + item.count * partition.of_type(kind).shards
+    return ",".join([row.get("gres", ""), *(f"{name}:{count}" for name, count in shards.items())])
