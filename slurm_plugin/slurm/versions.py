@@ -168,7 +168,7 @@ def known(version: Version) -> bool:
 
 
 DEFAULT_PARAMETERS = "CR_Core_Memory"
-"""SelectTypeParameters of cons_tres where slurm.conf has none: slurmctld 22.05.8 logs it at its start, later ones too."""
+"""SelectTypeParameters of cons_tres where slurm.conf has none (logged by slurmctld 22.05.8 at its start)."""
 
 SPREADING = "MULTIPLE_SHARING_GRES_PJ"
 """Value of SelectTypeParameters (slurm.conf(5)). Shards requested by node may be split then, those of a task never."""

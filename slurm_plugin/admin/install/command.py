@@ -116,16 +116,19 @@ def install(
         "slurm": slurm_etc,
     }
     steps = installing.plan(values, places, root=root, gpus=node_gpus, with_key=with_key or edit_slurm)
-    if edit_slurm:
+    reads_slurm = edit_slurm or (root == Path("/") and Path(slurm_etc, "slurm.conf").is_file())
+    if reads_slurm:  # its own lines are shown, not those of a site that could be any
         steps = [step for step in steps if step.action not in ("show", "change")]
     click.echo(as_text(steps, verbose=dry_run, edited=edit_slurm))
-    changed = _slurms_files(steps, values, places, node_gpus, dry_run=dry_run) if edit_slurm else None
-    if changed is not None and changed.refused:
+    changed = None
+    if reads_slurm:
+        changed = _slurms_files(steps, values, places, node_gpus, dry_run=dry_run, edited=edit_slurm)
+    if edit_slurm and changed is not None and changed.refused:
         sys.exit(Exit.FINDINGS)
     after = {} if changed is None else dict(changed.after)
     steps = installing.fitted(steps, after)
     wanted = installing.writes(steps, places, root=root)
-    if changed is not None:
+    if edit_slurm and changed is not None:
         wanted += backup.writes(Path(etc), changed.before, after, runs=changed.runs)
     _change(wanted, root / etc.lstrip("/"), dry_run=dry_run)
     if not dry_run:
@@ -164,8 +167,9 @@ def _slurms_files(
     node_gpus: Sequence[Mapping[str, str]],
     *,
     dry_run: bool,
+    edited: bool,
 ) -> Plan:
-    """Return the changes of Slurm's files, and print them."""
+    """Return the changes of Slurm's files, and print them; only those that will be made are tried first."""
     from slurm_plugin.admin.install import slurm_files
     from slurm_plugin.admin.install.plan import gpus_of_nodes
     from slurm_plugin.admin.install.slurm_files_text import as_text
@@ -188,9 +192,9 @@ def _slurms_files(
         plugins=plugins(settings_of(slurm_conf)) if slurm_conf.exists() else None,
         gpus=gpus_of_nodes(values, node_gpus),
     )
-    if plan.after and not plan.refused:
+    if edited and plan.after and not plan.refused:
         plan = replace(plan, trial=try_start(slurm_conf, {**written, **plan.after}))
-    click.echo(as_text(plan, places, dry_run=dry_run))
+    click.echo(as_text(plan, places, dry_run=dry_run, edited=edited))
     return plan
 
 

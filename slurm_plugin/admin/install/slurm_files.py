@@ -64,14 +64,14 @@ class Plan:
         after: New text of each file.
         left: Findings of `rad doctor` on these files that would remain.
         warnings: Its other findings: whole-GPU jobs may meet shared ones. The site decides how GPUs are distinguished.
-        trial: Whether slurmctld starts with the new files.
+        trial: Whether slurmctld starts with the new files; None if it was not tried.
     """
 
     before: Mapping[Path, str | None] = field(default_factory=dict)
     after: Mapping[Path, str] = field(default_factory=dict)
     left: tuple[Finding, ...] = ()
     warnings: tuple[Finding, ...] = ()
-    trial: Trial = Trial()
+    trial: Trial | None = None
 
     @property
     def runs(self) -> tuple[Path, ...]:
@@ -93,7 +93,9 @@ class Plan:
     @property
     def refused(self) -> bool:
         """Return whether a finding remains that the site must fix first, or slurmctld would not start."""
-        return bool(self.trial.fatal) or any(finding.level in ("fail", "unseen") for finding in self.left)
+        return bool(self.trial and self.trial.fatal) or any(
+            finding.level in ("fail", "unseen") for finding in self.left
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

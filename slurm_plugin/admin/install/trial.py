@@ -1,7 +1,7 @@
 """Start a real slurmctld with new files before they replace the old ones, and find out why it does not start.
 
-It has a folder of its own and a network of its own, where it reaches no node, no slurmdbd and no other slurmctld, starts
-none of the site's programs, and is killed as soon as it is ready. Where the present files do not start there either,
+It has a folder and a network of its own, where it reaches no node, no slurmdbd and no other slurmctld, starts none of
+the site's programs, and is killed as soon as it is ready. Where the present files do not start there either,
 the trial says nothing about the new ones.
 """
 
@@ -17,12 +17,12 @@ import socket
 import struct
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import CommandError, ConfigError
 from slurm_plugin.core.process.run import find_program, has_program, spawn_daemon
 from slurm_plugin.slurm.environment import slurm_environment
@@ -49,7 +49,7 @@ _LEFT_OUT = re.compile(
 _FATAL = re.compile(r"fatal: (.+)")
 _READY = "Running as primary controller"
 _ADDRESS = "192.0.2.1"
-"""An address of its own (RFC 5737): with none but 127.0.0.1 getaddrinfo(3) resolves nothing for Slurm (AI_ADDRCONFIG)."""
+"""An address of its own (RFC 5737): with 127.0.0.1 alone Slurm resolves no name (getaddrinfo(3), AI_ADDRCONFIG)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,10 +157,11 @@ def _fill(folder: Path, site: Path, after: Mapping[Path, str]) -> None:
 
 
 def _started(program: str, slurm_conf: Path, log: Path, timeout_s: float) -> str:
+    clock = SystemClock()
     apart = ("unshare", "--net", "--ipc", "--pid", "--fork", "--kill-child")
     argv = (*apart, sys.executable, "-I", "-m", __name__, program, "-D", "-f", str(slurm_conf))
     pid = spawn_daemon(argv, env=slurm_environment(slurm_conf), log_path=log, uid=0, gid=0)
-    deadline_s = time.monotonic() + timeout_s
+    deadline_s = clock.monotonic_s() + timeout_s
     ended = False
     try:
         while True:
@@ -171,13 +172,15 @@ def _started(program: str, slurm_conf: Path, log: Path, timeout_s: float) -> str
                 return ""
             if ended:
                 return (text.strip().splitlines() or ["it ended without a word"])[-1]
-            if time.monotonic() > deadline_s:
+            if clock.monotonic_s() > deadline_s:
                 return f"it is not ready after {timeout_s:g} s"
             ended = os.waitpid(pid, os.WNOHANG)[0] == pid
-            time.sleep(_PAUSE_S)
+            clock.sleep(_PAUSE_S)
     finally:
         if not ended:
-            with suppress(ProcessLookupError):  # the group, since a slurmctld that became SlurmUser survives unshare
+            with suppress(
+                ProcessLookupError
+            ):  # the group, since a slurmctld that became SlurmUser survives unshare
                 os.killpg(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
 

@@ -27,7 +27,6 @@ from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.units import human, to_mib_up
 from slurm_plugin.slurm.files.conf_lines import expand
 
-
 _MOST_UNUSED = 4 / 3
 """GPU memory over the memory of all its shards, above which the shards are taken to be larger ones of the site's."""
 
@@ -89,7 +88,7 @@ def check_gres(facts: Facts) -> Iterator[Finding]:
             have = ", ".join(f"{count:g}" for count in sorted(counts))
             text = f"GPUs have {have} shards, but partition.{name} in rad.toml counts {partition.shards}"
             yield fail("gres.conf", text, _as_counted(facts, name, partition, int(min(counts))))
-        elif (size_mib := _fitting_mib(partition, partition.shards)) != partition.shard_mib:
+        elif (size_mib := fitting_mib(partition, partition.shards)) != partition.shard_mib:
             text = f"{partition.shards} shards of {partition.shard_mib} MiB are not the memory of a GPU of {name}"
             text += ": jobs book other memory than they get"
             yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "shard_mib", str(size_mib)))
@@ -99,7 +98,7 @@ def check_gres(facts: Facts) -> Iterator[Finding]:
 
 def _as_counted(facts: Facts, name: str, partition: PartitionConfig, shards: int) -> tuple[FixAction, ...]:
     """Return the changes of rad.toml that follow Slurm's number of shards, and their size if it is another one."""
-    size_mib = _fitting_mib(partition, shards)
+    size_mib = fitting_mib(partition, shards)
     actions = [rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(shards))]
     if size_mib != partition.shard_mib:
         after = replace(facts, config_text=actions[0].applied(facts.config_text))
@@ -107,7 +106,7 @@ def _as_counted(facts: Facts, name: str, partition: PartitionConfig, shards: int
     return tuple(actions)
 
 
-def _fitting_mib(partition: PartitionConfig, shards: int) -> int:
+def fitting_mib(partition: PartitionConfig, shards: int) -> int:
     """Return the size of each of so many shards: as in rad.toml if they are most of a GPU then, else its part of it.
 
     Args:
@@ -122,14 +121,16 @@ def _fitting_mib(partition: PartitionConfig, shards: int) -> int:
 
 
 def check_mps_gres(facts: Facts) -> Iterator[Finding]:
-    """Check that no node has both shards and Slurm's own mps: a GPU serves jobs of one kind at a time (gres.conf(5))."""
+    """Check that no node has both shards and Slurm's own mps: a GPU serves one kind at a time (gres.conf(5))."""
     both = [
         name
         for name, row in nodes(facts).items()
         if gpus_of(row) and {"mps", "shard"} <= {item.name for item in parse_gres(row.get("gres"))}
     ]
     if both:
-        text = f"{both[0]} has mps and shards: while jobs with mps use a GPU, no job shares it, and vice versa"
+        text = (
+            f"{both[0]} has mps and shards: while jobs with mps use a GPU, no job shares it, and vice versa"
+        )
         words = "where mps is not needed, remove it from GresTypes, the node's Gres and gres.conf"
         yield warn("gres.conf", text, f"{words}; RAD starts MPS by itself")
 

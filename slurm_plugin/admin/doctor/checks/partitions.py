@@ -6,7 +6,6 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from slurm_plugin.admin.doctor.checks.gpu_types import types_of
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, warn
 from slurm_plugin.admin.doctor.fixes import Change, FixAction, command, record

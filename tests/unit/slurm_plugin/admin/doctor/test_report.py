@@ -199,9 +199,7 @@ def test_slurmctlds_own_word_goes_before_the_files():
     facts = dataclasses.replace(GOOD, config=sharing(gpu_type="h200"), live=live, gres=shards)
     assert troubles(facts) == []
     drained = {**row, "state": "IDLE+DRAIN", "reason": "gres/shard"}
-    told = troubles(
-        dataclasses.replace(facts, live=dataclasses.replace(live, nodes={"n1": drained}))
-    )
+    told = troubles(dataclasses.replace(facts, live=dataclasses.replace(live, nodes={"n1": drained})))
     assert [each.fix for each in told] == ["run: scontrol update NodeName=n1 State=RESUME"]
     behind = dataclasses.replace(live, settings={**live.settings, "grestypes": "gpu"})
     told = troubles(dataclasses.replace(facts, live=behind))

@@ -1,4 +1,4 @@
-"""`rad install --edit-slurm` where sites leave things to Slurm's defaults, name nodes by sets or have GPUs of all kinds."""
+"""`rad install --edit-slurm` where a site relies on Slurm's defaults, names nodes by sets, has GPUs of all kinds."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.doctor.checks.device_isolation import check_apart
 from slurm_plugin.admin.doctor.checks.gpu_memory import check_cards
-from slurm_plugin.admin.doctor.checks.gres_conf import shards_per_gpu
+from slurm_plugin.admin.doctor.checks.gres_conf import fitting_mib, shards_per_gpu
 from slurm_plugin.admin.doctor.checks.partitions import check_partitions
 from slurm_plugin.admin.doctor.checks.slurm_conf import check_slurm_conf
 from slurm_plugin.admin.doctor.slurm_state import cpus_of
 from slurm_plugin.admin.install import slurm_files
 from slurm_plugin.admin.install.defaults import found
 from slurm_plugin.admin.install.slurm_files_text import as_text
+from slurm_plugin.admin.own_files.manifest import NAME, digest, list_of
 from slurm_plugin.core.config import toml
 from slurm_plugin.core.config.load import PartitionConfig, parse_config
 from slurm_plugin.slurm.files.conf_files import gres_of_nodes
 from slurm_plugin.slurm.files.conf_lines import ConfFile, bytes_of, text_of
+from slurm_plugin.slurm.files.installed import installed_version
 from slurm_plugin.slurm.queries.live import Live
 from tests.unit.slurm_plugin.admin.doctor.test_report import GOOD, SLURM
 from tests.unit.slurm_plugin.admin.install.test_slurm_files import NEW, OLD, RAD_TOML, SLURM_CONF, Site
@@ -120,9 +124,15 @@ TWO = (
     "NodeName=gpu[1-2] CPUs=64 RealMemory=512000 Gres=gpu:a100:4\n"
     "NodeName=gpu[3-4] CPUs=64 RealMemory=512000 Gres=gpu:v100_16:4\n"
 )
-TWO_GRES = "NodeName=gpu[1-2] Name=gpu Type=a100 File=/dev/nvidia[0-3]\nNodeName=gpu[3-4] Name=gpu Type=v100_16 File=/dev/nvidia[0-3]\n"
+TWO_GRES = (
+    "NodeName=gpu[1-2] Name=gpu Type=a100 File=/dev/nvidia[0-3]\n"
+    "NodeName=gpu[3-4] Name=gpu Type=v100_16 File=/dev/nvidia[0-3]\n"
+)
 MIXED = "NodeName=gpu[1-4] CPUs=64 RealMemory=512000 Gres=gpu:a100:2,gpu:v100_16:2\n"
-MIXED_GRES = "NodeName=gpu[1-4] Name=gpu Type=a100 File=/dev/nvidia[0-1]\nNodeName=gpu[1-4] Name=gpu Type=v100_16 File=/dev/nvidia[2-3]\n"
+MIXED_GRES = (
+    "NodeName=gpu[1-4] Name=gpu Type=a100 File=/dev/nvidia[0-1]\n"
+    "NodeName=gpu[1-4] Name=gpu Type=v100_16 File=/dev/nvidia[2-3]\n"
+)
 TABLES = """\
 [partition.gpu.gpus.a100]
 shards_per_gpu = 38
@@ -188,7 +198,9 @@ def test_only_whole_gpus_are_counted_and_sized() -> None:
         {"partitionname": "gpu", "nodes": "n[1-2]"},
     )
     config = parse_config(toml.loads(RAD_TOML), origin="here")
-    gres = ConfFile(lines=tuple({"nodename": f"n{n}", "name": "gpu", "file": "/dev/nvidia[0-1]"} for n in (1, 2)))
+    gres = ConfFile(
+        lines=tuple({"nodename": f"n{n}", "name": "gpu", "file": "/dev/nvidia[0-1]"} for n in (1, 2))
+    )
     facts = dataclasses.replace(
         GOOD, config=config, slurm=ConfFile(settings=SLURM, lines=lines), gres=gres, readings=None
     )
@@ -238,9 +250,7 @@ def test_a_size_that_was_taken_for_granted_is_found(site: Site) -> None:
 
 @given(st.integers(1024, 200_000), st.integers(1, 400))
 def test_shards_never_promise_more_than_a_gpu_has(memory_mib: int, count: int) -> None:
-    from slurm_plugin.admin.doctor.checks.gres_conf import _fitting_mib
-
-    size = _fitting_mib(PartitionConfig(gpu_memory_mib=memory_mib, shards_per_gpu=count), count)
+    size = fitting_mib(PartitionConfig(gpu_memory_mib=memory_mib, shards_per_gpu=count), count)
     assert count * size <= memory_mib and (not size or count * size > memory_mib / 2 or size == 1024)
 
 
@@ -329,7 +339,9 @@ def test_line_ends_of_dos_stay(site: Site, mixed: bool) -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b", ""]), st.booleans()), max_size=8), st.booleans())
 def test_bytes_come_back_from_text(lines: list[tuple[str, bool]], ended: bool) -> None:
-    raw = b"".join(text.encode() + (b"\r\n" if dos else b"\n") for text, dos in lines) + (b"" if ended else b"x")
+    raw = b"".join(text.encode() + (b"\r\n" if dos else b"\n") for text, dos in lines) + (
+        b"" if ended else b"x"
+    )
     text = raw.decode().replace("\r\n", "\n")
     assert bytes_of(text, raw) == raw
 
@@ -344,8 +356,6 @@ def test_shards_of_a_site_stay_where_slurm_starts_nothing_of_ours(site: Site) ->
     site.change("\n", "\nNodeName=gpu[1-4] Name=shard Count=152 File=/dev/nvidia[0-3]\n", "gres.conf")
     for path, text in site.written.items():
         path.write_text(text)
-    from slurm_plugin.admin.own_files.manifest import NAME, digest, list_of
-
     listed = {str(path): {digest(path.read_bytes())} for path in site.written}
     (site.rad / NAME).write_bytes(list_of(listed))
     before = site.files()
@@ -356,3 +366,17 @@ def test_shards_of_a_site_stay_where_slurm_starts_nothing_of_ours(site: Site) ->
 def test_text_is_read_without_carriage_returns(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"a=1\r\n")
     assert text_of(tmp_path / "f") == "a=1\n"
+
+
+# What a plain `rad install` shows
+
+
+def test_a_plain_install_shows_the_lines_of_this_site(site: Site) -> None:
+    options = ["--etc", str(site.rad), "--slurm", str(site.slurm), "--gpu-memory-mib", "40330", "--dry-run"]
+    before = site.files()
+    shown = CliRunner().invoke(main, ["install", *options]).output
+    assert "+NodeName=gpu[1-4] CPUs=64 RealMemory=512000 Gres=gpu:a100:4,shard:152" in shown
+    assert "ConstrainDevices=no" not in shown and "unless it is there already" not in shown
+    assert "or run this with --edit-slurm" in shown and site.files() == before
+    site.install(installed_version() or OLD)
+    assert "need no change" in CliRunner().invoke(main, ["install", *options]).output
