@@ -47,6 +47,7 @@ class Site:
         node: The node that a shared job runs on; "" where this machine cannot be such a node.
         kind: The GPU type that the job names.
         reason: Words of the install that say why the site is refused; "" if it is understood.
+        controller: Whether its slurmctld can start here at all.
         dos: Its files end their lines as DOS does.
     """
 
@@ -59,6 +60,7 @@ class Site:
     node: str = "n1"
     kind: str = "a100"
     reason: str = ""
+    controller: bool = True
     dos: bool = False
 
 
@@ -88,7 +90,6 @@ SITES = (
             + partition("a3"),
             "job_submit.lua": PLAIN_LUA,
         },
-        reason="job_submit.lua",
     ),
     Site(
         name="cloud-nodesets-of-nodes",
@@ -131,9 +132,9 @@ SITES = (
     ),
     Site(
         name="operator-default-nodeset",
-        shape="Slinky slurm-operator: NodeSets by Feature beside a partition of all nodes, mcs/label",
+        shape="Slinky slurm-operator: NodeSets by Feature beside a partition of all nodes; an MCS plugin",
         conf=USUAL
-        + "MCSPlugin=mcs/label\nMCSParameters=ondemand,ondemandselect\n"
+        + "MCSPlugin=mcs/user\nMCSParameters=ondemand,ondemandselect,nopriv\n"
         + nodes(more="Feature=slinky")
         + "NodeSet=slinky Feature=slinky\n"
         + partition("slinky", "")
@@ -174,7 +175,7 @@ SITES = (
         + nodes(more="Features=nodegroup_gpu")
         + "NodeSet=nodegroup_gpu Nodes=n[1-2]\n"
         + partition("nodegroup_gpu"),
-        gres="AutoDetect=off Name=gpu Type=a100 File=/dev/nvidia[0-3]\n",
+        gres="NodeName=n[1-2] AutoDetect=off Name=gpu Type=a100 File=/dev/nvidia[0-3]\n",
     ),
     Site(
         name="recipe-of-a-distribution",
@@ -199,7 +200,7 @@ SITES = (
         name="several-hook-lines",
         shape="Sites with NHC, scratch folders and enroot: a pattern for Prolog, one line for Epilog, TaskEpilog",
         conf=USUAL
-        + "PrologFlags=Alloc,Contain,X11\nProlog=/etc/slurm/prolog.d/*.sh\nEpilog=/etc/slurm/epilog.d/*\n"
+        + "PrologFlags=Alloc,Contain,Serial\nProlog=/etc/slurm/prolog.d/*.sh\nEpilog=/etc/slurm/epilog.d/*\n"
         + "TaskEpilog=/etc/slurm/task_epilog.sh\n"
         + nodes()
         + partition(),
@@ -242,6 +243,7 @@ SITES = (
         + nodes()
         + partition(more="Default=YES TRESBillingWeights=CPU=1.0,Mem=0.25G,GRES/gpu=16 QOS=normal"),
         node="",
+        controller=False,
     ),
     Site(
         name="topology-tree",
@@ -289,7 +291,7 @@ SITES = (
         shape="Teaching clusters: every GPU is cut into instances",
         conf=USUAL + nodes("n1", "gpu:1g.10gb:4") + partition("n1"),
         gres="Name=gpu Type=1g.10gb File=/dev/nvidia[0-3]\n",
-        reason="no node with GPUs",
+        reason="MIG instances alone",
     ),
     Site(
         name="slurms-own-mps",

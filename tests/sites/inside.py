@@ -17,6 +17,7 @@ sys.path += [str(CHECKOUT / "tests"), str(CHECKOUT)]
 
 from sites.catalogue import HEAD, SITES, Site  # noqa: E402
 
+from lab.config import NEW_CLUSTER  # noqa: E402
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus  # noqa: E402
 from slurm_plugin.monitor.gpus.simulated_gpus import make_gpus  # noqa: E402
 from slurm_plugin.slurm.files.conf_lines import expand  # noqa: E402
@@ -169,7 +170,8 @@ def shared_job(site: Site) -> str:
         limit_s=90,
     )
     state = re.findall(r"JobState=(\w+)", sh(f"scontrol show job {job}", check=False))
-    return f"{''.join(state).lower()}, {Path(f'/var/tmp/out-{job}').read_text().strip()}"
+    told = "" if "kind=shared" in (out := Path(f"/var/tmp/out-{job}").read_text().strip()) else said.strip()
+    return f"{''.join(state).lower()}, {out} {told}".strip()
 
 
 def trials(site: Site, before: dict[str, bytes]) -> Iterator[tuple[str, str]]:
@@ -196,7 +198,10 @@ def trials(site: Site, before: dict[str, bytes]) -> Iterator[tuple[str, str]]:
             bool(site.reason) and re.search(site.reason, said) and now == before and not list(RAD.iterdir())
         )
         yield "verdict", "refused" if true else "wrong"
-        yield "why", left.splitlines()[0] if left else said[-300:]
+        yield (
+            "why",
+            next((line for line in left.splitlines() if re.search(site.reason or "$^", line)), said[-300:]),
+        )
         return
     if site.reason or now == before:
         yield "verdict", "wrong"
@@ -209,10 +214,13 @@ def trials(site: Site, before: dict[str, bytes]) -> Iterator[tuple[str, str]]:
     toml = RAD / "rad.toml"
     text = toml.read_text().replace('source = "auto"', 'source = "simulated"')
     toml.write_text(text.replace('simulated_folder = ""', 'simulated_folder = "/run/simulated"'))
+    lua = ETC / "rad" / "rad_settings.lua"
+    lua.write_text(lua.read_text().replace("\n}", f"\n{NEW_CLUSTER}\n}}"))
     SimulatedGpus.create(Path("/run/simulated"), make_gpus("n1", [GPU_MIB << 20] * 4))
     daemons, why = Daemons(), "slurmctld starts with the new files; no such node here"
-    if site.node:
+    if site.controller:
         daemons.slurmctld()
+    if site.node:
         daemons.start("slurmd", "slurmd", "-D", "-N", site.node)
         daemons.start("radd", f"{VENV}/bin/radd", "--config", str(toml), user="slurm")
         daemons.start("monitor", f"{VENV}/bin/rad-monitor", "--config", str(toml))
@@ -229,12 +237,15 @@ def trials(site: Site, before: dict[str, bytes]) -> Iterator[tuple[str, str]]:
     yield "why", why
     for again in (True, True, False):  # slurmctld loses its shards, then the hooks, then PrologFlags
         code, said = rad("uninstall", "--edit-slurm")
-        if site.node and again:
+        if site.controller and again:
             daemons.slurmctld()
+        if site.node and again:
             daemons.start("slurmd", "slurmd", "-D", "-N", site.node)
     for name in list(daemons.running):
         daemons.stop(name)
     now = {name: (ETC / name).read_bytes() if (ETC / name).exists() else b"" for name in before}
+    if not site.controller:  # PrologFlags stay until a restarted slurmctld answers
+        now["slurm.conf"] = now["slurm.conf"].replace(b"PrologFlags=Alloc,DeferBatch\n", b"")
     yield (
         "bytes",
         "come back" if now == before else f"differ: {[n for n in now if now[n] != before[n]]} {said[-400:]}",

@@ -95,9 +95,19 @@ def gpu_nodes(facts: Facts, partition: Mapping[str, str]) -> dict[str, Mapping[s
         facts: The collected facts.
         partition: The partition's properties, from `partitions`.
     """
+    return {name: row for name, row in members(facts, partition).items() if gpus_of(row)}
+
+
+def members(facts: Facts, partition: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+    """Return the nodes of a partition, also those that it names by NodeSets.
+
+    Args:
+        facts: The collected facts.
+        partition: The partition's properties, from `partitions`.
+    """
     known = nodes(facts)
     named = _members(facts, partition.get("nodes", ""), known)
-    return {name: row for name, row in known.items() if gpus_of(row) and name in named}
+    return {name: row for name, row in known.items() if name in named}
 
 
 def _members(facts: Facts, names: str, known: Mapping[str, Mapping[str, str]]) -> set[str]:

@@ -91,6 +91,7 @@ def install(
     from slurm_plugin.admin.install.defaults import found
     from slurm_plugin.admin.own_files.steps import as_text
     from slurm_plugin.admin.own_files.values import install_values
+    from slurm_plugin.slurm.files.conf_files import keeps_accounts, settings_of
 
     if edit_slurm and root != Path("/"):
         raise click.UsageError("--edit-slurm changes the files of this machine; it takes no --root")
@@ -116,9 +117,11 @@ def install(
         "slurm": slurm_etc,
     }
     steps = installing.plan(values, places, root=root, gpus=node_gpus, with_key=with_key or edit_slurm)
-    reads_slurm = edit_slurm or (root == Path("/") and Path(slurm_etc, "slurm.conf").is_file())
+    slurm_conf = Path(slurm_etc, "slurm.conf")
+    reads_slurm = edit_slurm or (root == Path("/") and slurm_conf.is_file())
     if reads_slurm:  # its own lines are shown, not those of a site that could be any
-        steps = [step for step in steps if step.action not in ("show", "change")]
+        unseen = {"show", "change"} | (set() if keeps_accounts(settings_of(slurm_conf)) else {"count"})
+        steps = [step for step in steps if step.action not in unseen]
     click.echo(as_text(steps, verbose=dry_run, edited=edit_slurm))
     changed = None
     if reads_slurm:

@@ -15,6 +15,7 @@ from pathlib import Path
 from slurm_plugin.admin.doctor.checks.device_isolation import check_apart
 from slurm_plugin.admin.doctor.checks.gpu_memory import check_kinds
 from slurm_plugin.admin.doctor.checks.gres_conf import check_gres, check_mps_gres
+from slurm_plugin.admin.doctor.checks.limits import check_tracked
 from slurm_plugin.admin.doctor.checks.lua import check_lua
 from slurm_plugin.admin.doctor.checks.partitions import check_names, check_nodes, check_partitions
 from slurm_plugin.admin.doctor.checks.slurm_conf import check_hooks, check_slurm_conf
@@ -39,10 +40,18 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_nodes,
     check_gres,
     check_mps_gres,
+    check_tracked,
     check_partitions,
     check_shard_types,
 )
-_ALSO = ("CliFilterPlugins=", "PrologFlags=", "SelectTypeParameters=", "NodeName=", "gpu_type =")
+_ALSO = (
+    "CliFilterPlugins=",
+    "PrologFlags=",
+    "SelectTypeParameters=",
+    "NodeName=",
+    "AccountingStorageTRES=",
+    "gpu_type =",
+)
 """Lines that are added although Slurm could share without them, or on other nodes."""
 _THE_SITES = ("SelectType=", "PartitionName=", "[partition")
 """Lines that only the site changes: SelectType loses all jobs, the others decide which jobs share a node."""

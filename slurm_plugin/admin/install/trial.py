@@ -17,20 +17,21 @@ import socket
 import struct
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import CommandError, ConfigError
-from slurm_plugin.core.process.run import find_program, has_program, spawn_daemon
+from slurm_plugin.core.process.run import find_program, has_program, run, spawn_daemon
 from slurm_plugin.slurm.environment import slurm_environment
 from slurm_plugin.slurm.files.conf_lines import bytes_of, read_lines, settings_in, text_of
 
 START_S = 20.0
 """How long one start may take. It takes a second, and more with thousands of nodes."""
 _PAUSE_S = 0.05
+_ANSWER_S = 5.0
 _OWN = """\
 SlurmctldHost={host}(127.0.0.1)
 StateSaveLocation={folder}/state
@@ -42,12 +43,14 @@ _PROGRAM = re.compile(r"\w*program|slurmctldprimaryo(n|ff)prog")
 _LEFT_OUT = re.compile(
     r"slurmctld(host|addr|port|parameters|pidfile|debug|logfile|syslogdebug)|controlmachine|controladdr"
     r"|backup(controller|addr)|statesavelocation|slurmsched\w+|debugflags|prologslurmctld|epilogslurmctld|mailprog"
-    r"|accountingstorage(host|backuphost|pass|port|type|enforce|user|loc|externalhost|parameters)|jobcomp\w+"
+    r"|accountingstorage(host|backuphost|pass|port|type|enforce|user|loc|externalhost|parameters|tres)|jobcomp\w+"
     r"|priority\w+|federationparameters|communicationparameters|metrics\w+|burstbuffertype"
 )
 """Settings that lead to other machines, to files of the running slurmctld, or that need slurmdbd."""
+_OF_ACCOUNTS = re.compile(r"(?i)\s(TRESBillingWeights|(allow|deny)?QOS)\s*=\s*(\"[^\"]*\"|\S*)")
+"""What a partition has only with slurmdbd."""
 _FATAL = re.compile(r"fatal: (.+)")
-_READY = "Running as primary controller"
+_READY = "rad: slurmctld answers"
 _ADDRESS = "192.0.2.1"
 """An address of its own (RFC 5737): with 127.0.0.1 alone Slurm resolves no name (getaddrinfo(3), AI_ADDRCONFIG)."""
 
@@ -109,7 +112,7 @@ def private_conf(lines: Iterable[str], *, host: str, folder: Path) -> str:
         elif _PROGRAM.fullmatch(name):
             kept.append(f"{line.partition('=')[0]}=/bin/true")
         elif not _LEFT_OUT.fullmatch(name):
-            kept.append(line)
+            kept.append(_OF_ACCOUNTS.sub("", line) if name == "partitionname" else line)
     return "\n".join([*kept, _OWN.format(host=host, folder=folder)])
 
 
@@ -193,7 +196,27 @@ def _with_address(exchange: Callable[[int, bytes], object]) -> None:
     exchange(set_address, struct.pack("16s16s8x", b"lo:0", address))
 
 
-if __name__ == "__main__":
+def _run_and_ask(program: Sequence[str]) -> int:
+    """Start slurmctld in this network, print when it answers, and return its exit status when it ends.
+
+    Not even its word that it runs as primary controller means that it has loaded all of its plugins.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         _with_address(lambda request, data: fcntl.ioctl(any_socket, request, data))
-    os.execv(sys.argv[1], sys.argv[1:])
+    pid = os.fork()
+    if pid == 0:
+        os.execv(program[0], list(program))
+    clock = SystemClock()
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        with suppress(CommandError):
+            if " UP" in run(["scontrol", "ping"], timeout_s=_ANSWER_S, env=dict(os.environ)):
+                print(_READY, flush=True)
+                signal.pause()  # until the caller ends them all
+        clock.sleep(_PAUSE_S)
+
+
+if __name__ == "__main__":
+    sys.exit(_run_and_ask(sys.argv[1:]))

@@ -13,6 +13,7 @@ from slurm_plugin.admin.doctor.slurm_state import (
     beside,
     cpus_of,
     gpu_nodes,
+    members,
     nodes,
     partitions,
     rad_toml,
@@ -69,12 +70,13 @@ def check_partitions(facts: Facts) -> Iterator[Finding]:
         yield from _check_alone(facts, name, row)
         yield from _check_memory_default(facts, name, row)
         if facts.slurm is not None and nodes(facts) and not gpu_nodes(facts, row):
-            text = f"partition {name} has no node with GPUs in its Gres: nothing is shared there"
-            yield fail(
-                "slurm.conf",
-                text,
-                f"Gres=gpu:...,shard:... on its nodes, or no collocate in [partition.{name}]",
-            )
+            if any("gpu" in node.get("gres", "") for node in members(facts, row).values()):
+                text = f"partition {name} has MIG instances alone, which are not shared"
+                words = f'no collocate in [partition.{name}]; mig = "map" chooses an instance by the estimate'
+            else:
+                text = f"partition {name} has no node with GPUs in its Gres: nothing is shared there"
+                words = f"Gres=gpu:...,shard:... on its nodes, or no collocate in [partition.{name}]"
+            yield fail("slurm.conf", text, words)
 
 
 def _check_alone(facts: Facts, name: str, row: Mapping[str, str]) -> Iterator[Finding]:

@@ -261,6 +261,22 @@ def test_mps_beside_shards_is_no_secret(site: Site) -> None:
     assert any("mps and shards" in each.text for each in plan.left)
 
 
+ACCOUNTS = "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageTRES=gres/gpu,gres/gpu:a100\n"
+
+
+@pytest.mark.parametrize("accounts", [ACCOUNTS, ACCOUNTS.splitlines()[0] + "\n", ""])
+def test_where_there_are_accounts_shards_are_counted(site: Site, accounts: str) -> None:
+    site.change("GresTypes", f"{accounts}GresTypes")
+    site.install()
+    counted = site.settings().get("accountingstoragetres", "")
+    assert ("gres/shard" in counted) is bool(accounts) and counted.endswith(
+        "gpu,gres/shard" if accounts else ""
+    )
+    assert ("gres/gpu:a100" in counted) is (accounts == ACCOUNTS)
+    site.uninstall()
+    assert (site.slurm / "slurm.conf").read_text() == SLURM_CONF.replace("GresTypes", f"{accounts}GresTypes")
+
+
 # Other things that files say
 
 
