@@ -17,7 +17,7 @@ import socket
 import struct
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,12 +188,13 @@ def _started(program: str, slurm_conf: Path, log: Path, timeout_s: float) -> str
             os.waitpid(pid, 0)
 
 
-def _with_address(exchange: Callable[[int, bytes], object]) -> None:
+def start_loopback() -> None:
     """Give the loopback device of a new network an address, and start it (netdevice(7))."""
     set_flags, set_address, up_and_running = 0x8914, 0x8916, 0x41
-    exchange(set_flags, struct.pack("16sH22x", b"lo", up_and_running))
     address = struct.pack("HH4s8x", socket.AF_INET, 0, socket.inet_aton(_ADDRESS))
-    exchange(set_address, struct.pack("16s16s8x", b"lo:0", address))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, set_flags, struct.pack("16sH22x", b"lo", up_and_running))
+        fcntl.ioctl(any_socket, set_address, struct.pack("16s16s8x", b"lo:0", address))
 
 
 def _run_and_ask(program: Sequence[str]) -> int:
@@ -201,8 +202,7 @@ def _run_and_ask(program: Sequence[str]) -> int:
 
     Not even its word that it runs as primary controller means that it has loaded all of its plugins.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        _with_address(lambda request, data: fcntl.ioctl(any_socket, request, data))
+    start_loopback()
     pid = os.fork()
     if pid == 0:
         os.execv(program[0], list(program))
