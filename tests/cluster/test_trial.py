@@ -13,7 +13,7 @@ from cluster_jobs import submit
 
 from lab.cluster import Cluster
 from lab.jobs import Jobs
-from slurm_plugin.admin.install.trial import Trial, try_start
+from slurm_plugin.slurm.files.trial import Trial, try_start
 from tests.cluster.test_edit_slurm import bare
 from tests.cluster.test_install_sites import files
 from tests.cluster.test_uninstall_order import jobs, typed

@@ -19,11 +19,11 @@ sys.path += [str(CHECKOUT / "tests"), str(CHECKOUT)]
 from sites.catalogue import HEAD, SITES, Site  # noqa: E402
 
 from lab.config import NEW_CLUSTER  # noqa: E402
-from slurm_plugin.admin.install.trial import start_loopback  # noqa: E402
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus  # noqa: E402
 from slurm_plugin.monitor.gpus.simulated_gpus import make_gpus  # noqa: E402
 from slurm_plugin.slurm.files.conf_lines import expand  # noqa: E402
 from slurm_plugin.slurm.files.installed import installed_version  # noqa: E402
+from slurm_plugin.slurm.files.trial import start_loopback  # noqa: E402
 from slurm_plugin.slurm.versions import written  # noqa: E402
 
 VENV = Path(sys.prefix)

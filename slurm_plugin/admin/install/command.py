@@ -176,10 +176,10 @@ def _slurms_files(
     from slurm_plugin.admin.install import slurm_files
     from slurm_plugin.admin.install.plan import gpus_of_nodes
     from slurm_plugin.admin.install.slurm_files_text import as_text
-    from slurm_plugin.admin.install.trial import try_start
     from slurm_plugin.admin.own_files.steps import SECRET
     from slurm_plugin.slurm.files.conf_files import settings_of
     from slurm_plugin.slurm.files.installed import installed_version, plugins
+    from slurm_plugin.slurm.files.trial import try_start
 
     slurm_conf = Path(places["slurm"], "slurm.conf")
     written = {

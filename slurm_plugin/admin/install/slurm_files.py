@@ -24,12 +24,12 @@ from slurm_plugin.admin.doctor.collect import hook_scripts
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding
 from slurm_plugin.admin.doctor.fixes import Change, record
-from slurm_plugin.admin.install.trial import Trial
 from slurm_plugin.core.config import toml
 from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.slurm.files.conf_files import controllers_of
 from slurm_plugin.slurm.files.conf_lines import expand, lines_of, read_conf, text_of
+from slurm_plugin.slurm.files.trial import Trial
 from slurm_plugin.slurm.versions import DEFAULT_PARAMETERS
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
