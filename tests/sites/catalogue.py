@@ -47,6 +47,7 @@ class Site:
         node: The node that a shared job runs on; "" where this machine cannot be such a node.
         kind: The GPU type that the job names.
         reason: Words of the install that say why the site is refused; "" if it is understood.
+        before: The release from which on it is understood after all.
         controller: Whether its slurmctld can start here at all.
         dos: Its files end their lines as DOS does.
     """
@@ -60,6 +61,7 @@ class Site:
     node: str = "n1"
     kind: str = "a100"
     reason: str = ""
+    before: tuple[int, int, int] = (99, 0, 0)
     controller: bool = True
     dos: bool = False
 
@@ -166,6 +168,7 @@ SITES = (
         + nodes()
         + partition(),
         reason="cons_tres",
+        before=(23, 11, 0),
     ),
     Site(
         name="role-of-node-groups",
