@@ -29,7 +29,7 @@ from slurm_plugin.slurm.versions import written  # noqa: E402
 VENV = Path(sys.prefix)
 ETC, RAD = Path("/etc/slurm"), Path("/etc/rad")
 GPU_MIB = 40330
-NODES = ("head", "standby", "db", "n1", "n2", "c1", *(f"rack{r}n0{n}" for r in (1, 2) for n in (1, 2)))
+NODES = ("head", "db", "n1", "n2", "c1", *(f"rack{r}n0{n}" for r in (1, 2) for n in (1, 2)))
 
 
 def sh(command: str, *, check: bool = True) -> str:
@@ -58,7 +58,9 @@ def own_machine(site: Site) -> None:
     sh("mount --bind /tmp/over/dev /dev && mount -t tmpfs none /run && chmod 1777 /dev/shm")
     socket.sethostname("head")
     start_loopback()
-    Path("/etc/hosts").write_text("127.0.0.1 localhost " + " ".join(NODES) + "\n")
+    Path("/etc/hosts").write_text(
+        "127.0.0.1 localhost " + " ".join(NODES) + "\n198.51.100.9 standby\n"
+    )  # without power
     Path("/etc/systemd/system").mkdir(parents=True, exist_ok=True)
     for folder in (
         "/etc/slurm",
