@@ -52,7 +52,7 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
     )
     if options.plot:
         return plot_step(options.plot, subject)
-    saved = None if options.cards and not options.largest else retrace.saved_in(directives.model)
+    saved = None if options.compare and not options.largest else retrace.saved_in(directives.model)
     if saved is not None:
         name, rows = of_trace(options, subject, retrace.Retraced(saved, directives.model))
         fits = any(row["batch_size"] is not None and row.get("fit", 1) for row in rows)

@@ -14,6 +14,7 @@ Differences that the code depends on:
 | shards start in a reservation of GPUs (whole nodes: all) | has none | not tried | yes (24.11) | not tried | no |
 | a requeued job gets a new Prolog only after | cred_expire | at once | at once | at once | at once |
 | a restarted slurmctld refuses shards until its first node has come | yes | not tried | no | no | no |
+| `SelectType` where slurm.conf has none (from 23.11) | linear | linear | cons_tres | cons_tres | cons_tres |
 | credential revoked: a job back within a second of its last run's end fails; it waits | 3 s | 3 s | 3 s | 3 s | 3 s |
 
 Differences that the code avoids depending on:
@@ -64,6 +65,7 @@ class Traits:
         reserves_shards: In a reservation of GPUs or shards a job that requests shards starts.
         forgets_shards: A restarted slurmctld refuses requests for shards until its first node has registered.
         joins_hooks: Of several lines of Prolog= or Epilog= all count; otherwise the last.
+        select_type: SelectType where slurm.conf has none (DEFAULT_SELECT_TYPE in src/common/read_config.h).
     """
 
     gres_prefix: str
@@ -74,6 +76,7 @@ class Traits:
     reserves_shards: bool
     forgets_shards: bool
     joins_hooks: bool
+    select_type: str
 
 
 def traits(version: Version) -> Traits:
@@ -89,6 +92,7 @@ def traits(version: Version) -> Traits:
         reserves_shards=version < (26, 5, 0),
         forgets_shards=not since_23_11,
         joins_hooks=version >= (24, 11, 0),
+        select_type="select/cons_tres" if since_23_11 else "select/linear",
     )
 
 
@@ -162,6 +166,9 @@ def known(version: Version) -> bool:
     """Return whether the table covers a version."""
     return OLDEST <= version <= NEWEST
 
+
+DEFAULT_PARAMETERS = "CR_Core_Memory"
+"""SelectTypeParameters of cons_tres where slurm.conf has none (logged by slurmctld 22.05.8 at its start)."""
 
 SPREADING = "MULTIPLE_SHARING_GRES_PJ"
 """Value of SelectTypeParameters (slurm.conf(5)). Shards requested by node may be split then, those of a task never."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Fix
@@ -15,8 +15,9 @@ from slurm_plugin.admin.doctor.slurm_state import (
     partitions,
     shards_of,
     sharing,
+    whole_gpus,
 )
-from slurm_plugin.core.booking.gres_text import parse_gres
+from slurm_plugin.core.booking.gres_text import is_mig, parse_gres
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.slurm.files.conf_lines import expand
 
@@ -49,7 +50,7 @@ def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:
         return []
     new, done, sharers, known = [], set[str](), _partition_of(facts), nodes(facts)
     for line in facts.gres.lines:
-        if line.get("name", "").lower() != "gpu" or not line.get("file"):
+        if line.get("name", "").lower() != "gpu" or not line.get("file") or is_instance(line):
             continue
         here = [name for name in expand(line.get("nodename", "")) if not name or name in missing]
         for file in expand(line["file"]) if here else ():
@@ -66,15 +67,29 @@ def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:
         here = [name for name in expand(row.get("nodename", "")) if name in missing and name not in done]
         if here and gpus_of(known[here[0]]):
             whole = len(here) == len(expand(row["nodename"]))
-            kinds = parse_gres(known[here[0]].get("gres"))
+            if _has_instances(known[here[0]]):
+                continue  # Slurm would spread a count without devices over the MIG instances, too
             count = sum(
                 item.count * _shards_there(facts, sharers.get(here[0]), item.type or "")
-                for item in kinds
-                if item.name == "gpu"
+                for item in whole_gpus(known[here[0]])
             )
             named = row["nodename"] if whole else ",".join(here)
             new.append(f"NodeName={named} Name=shard Count={count}")
     return new
+
+
+def is_instance(line: Mapping[str, str]) -> bool:
+    """Return whether a line of gres.conf is about MIG instances: by type, or by the devices of their capabilities.
+
+    Args:
+        line: The line.
+    """
+    typed = any(is_mig(item) for item in parse_gres(f"gpu:{line.get('type', '')}:1"))
+    return typed or "multiplefiles" in line or "nvidia-cap" in line.get("file", "")
+
+
+def _has_instances(row: Mapping[str, str]) -> bool:
+    return any(item.name == "gpu" and is_mig(item) for item in parse_gres(row.get("gres")))
 
 
 def _partition_of(facts: Facts) -> dict[str, PartitionConfig]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.fixes import Change, FixAction, record, setting, toml
-from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.booking.gres_text import count_of, is_mig, parse_gres
 from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.records.submission import GresItem
 from slurm_plugin.slurm.files.conf_lines import expand
 
 
@@ -56,8 +57,30 @@ def nodes(facts: Facts) -> dict[str, Mapping[str, str]]:
 
 
 def gpus_of(row: Mapping[str, str]) -> int:
-    """Return the GPUs of a node."""
-    return count_of(parse_gres(row.get("gres")), "gpu")
+    """Return the GPUs of a node that can have shards: MIG instances have none."""
+    return count_of(whole_gpus(row), "gpu")
+
+
+def whole_gpus(row: Mapping[str, str]) -> tuple[GresItem, ...]:
+    """Return the GPUs of a node, by type, without MIG instances."""
+    return tuple(item for item in parse_gres(row.get("gres")) if item.name == "gpu" and not is_mig(item))
+
+
+def cpus_of(row: Mapping[str, str]) -> int:
+    """Return the CPUs of a node, as slurmctld reports them or as slurm.conf has them; 0 if unknown.
+
+    Without `CPUs` they are the product of sockets, cores and threads (slurm.conf(5)).
+
+    >>> cpus_of({"sockets": "2", "corespersocket": "16", "threadspercore": "2"}), cpus_of({"cpus": "8"}), cpus_of({})
+    (64, 8, 0)
+    """
+    for name in ("cputot", "cpus", "procs"):
+        if row.get(name, "").isdigit():
+            return int(row[name])
+    sockets = int(row.get("boards", "1")) * int(row["socketsperboard"]) if "socketsperboard" in row else 0
+    sockets = sockets or int(row.get("sockets", "0"))
+    cores, threads = int(row.get("corespersocket", "1")), int(row.get("threadspercore", "1"))
+    return sockets * cores * threads
 
 
 def shards_of(row: Mapping[str, str]) -> int:
@@ -72,10 +95,34 @@ def gpu_nodes(facts: Facts, partition: Mapping[str, str]) -> dict[str, Mapping[s
         facts: The collected facts.
         partition: The partition's properties, from `partitions`.
     """
-    named = set(expand(partition.get("nodes", "")))
-    return {
-        name: row for name, row in nodes(facts).items() if gpus_of(row) and (name in named or "ALL" in named)
-    }
+    return {name: row for name, row in members(facts, partition).items() if gpus_of(row)}
+
+
+def members(facts: Facts, partition: Mapping[str, str]) -> dict[str, Mapping[str, str]]:
+    """Return the nodes of a partition, also those that it names by NodeSets.
+
+    Args:
+        facts: The collected facts.
+        partition: The partition's properties, from `partitions`.
+    """
+    known = nodes(facts)
+    named = _members(facts, partition.get("nodes", ""), known)
+    return {name: row for name, row in known.items() if name in named}
+
+
+def _members(facts: Facts, names: str, known: Mapping[str, Mapping[str, str]]) -> set[str]:
+    """Return the nodes that a list of nodes and NodeSets stands for; "ALL" is every node (slurm.conf(5))."""
+    found = {name for name in expand(names) if name}
+    for row in () if facts.slurm is None else facts.slurm.lines:
+        if row.get("nodeset", "") in found - {""}:
+            found |= set(expand(row.get("nodes", "")))
+            found |= {name for name, node in known.items() if row.get("feature") in _features(node)}
+    return set(known) if "ALL" in {name.upper() for name in found} else found
+
+
+def _features(node: Mapping[str, str]) -> list[str]:
+    texts = (node.get(key, "") for key in ("feature", "features", "availablefeatures"))
+    return [feature.strip() for text in texts for feature in text.split(",")]
 
 
 def slurm_conf(facts: Facts, name: str, value: str) -> Change:

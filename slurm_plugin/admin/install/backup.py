@@ -63,9 +63,10 @@ def writes(
         for path in sorted(after, key=lambda path: _turn(before[path] or "", after[path], path)):
             old, mode = before[path], 0o755 if path in runs else 0o644
             found += _kept(etc, path, old, after[path])
-            was = None if old is None else bytes_of(old)
+            now = path.read_bytes() if path.exists() else b""
+            was = None if old is None else bytes_of(old, now)
             own = path.parent == etc  # `rad install` creates that folder, just before or in the same change
-            found.append(Write(path=path, old=was, new=bytes_of(after[path]), mode=mode, folder=own))
+            found.append(Write(path=path, old=was, new=bytes_of(after[path], now), mode=mode, folder=own))
     except OSError as exc:
         raise ConfigError(f"{exc.filename}: {exc.strerror}; run as root") from exc
     return found
@@ -124,6 +125,7 @@ def _kept(etc: Path, path: Path, found: str | None, text: str) -> list[Write]:
     """Return the records of a file: its text without RAD, and its new text."""
     folder, name = etc / NAME, str(path).lstrip("/")
     first, kept = folder / "before" / name, folder / "after" / name
+    now = path.read_bytes() if path.exists() else b""
     without = found
     if found is not None and kept.exists():
         without = undo(text_of(first), text_of(kept), found) if first.exists() else None
@@ -132,7 +134,7 @@ def _kept(etc: Path, path: Path, found: str | None, text: str) -> list[Write]:
         Write(
             path=each,
             old=each.read_bytes() if each.exists() else None,
-            new=bytes_of(new),
+            new=bytes_of(new, now),
             mode=0o600,
             folder=True,
         )

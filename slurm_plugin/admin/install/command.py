@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,6 +101,7 @@ def install(
     from slurm_plugin.admin.install.defaults import found
     from slurm_plugin.admin.own_files.steps import as_text
     from slurm_plugin.admin.own_files.values import install_values
+    from slurm_plugin.slurm.files.conf_files import keeps_accounts, settings_of
 
     if edit_slurm and root != Path("/"):
         raise click.UsageError("--edit-slurm changes the files of this machine; it takes no --root")
@@ -126,16 +128,21 @@ def install(
         "slurm": slurm_etc,
     }
     steps = installing.plan(values, places, root=root, gpus=node_gpus, with_key=with_key or edit_slurm)
-    if edit_slurm:
-        steps = [step for step in steps if step.action not in ("show", "change")]
+    slurm_conf = Path(slurm_etc, "slurm.conf")
+    reads_slurm = edit_slurm or (root == Path("/") and slurm_conf.is_file())
+    if reads_slurm:  # its own lines are shown, not those of a site that could be any
+        unseen = {"show", "change"} | (set() if keeps_accounts(settings_of(slurm_conf)) else {"count"})
+        steps = [step for step in steps if step.action not in unseen]
     click.echo(as_text(steps, verbose=dry_run, edited=edit_slurm))
-    changed = _slurms_files(steps, values, places, node_gpus, dry_run=dry_run) if edit_slurm else None
-    if changed is not None and changed.refused:
+    changed = None
+    if reads_slurm:
+        changed = _slurms_files(steps, values, places, node_gpus, dry_run=dry_run, edited=edit_slurm)
+    if edit_slurm and changed is not None and changed.refused:
         sys.exit(Exit.FINDINGS)
     after = {} if changed is None else dict(changed.after)
     steps = installing.fitted(steps, after)
     wanted = installing.writes(steps, places, root=root)
-    if changed is not None:
+    if edit_slurm and changed is not None:
         wanted += backup.writes(Path(etc), changed.before, after, runs=changed.runs)
     _change(wanted, root / etc.lstrip("/"), dry_run=dry_run)
     if not dry_run:
@@ -176,14 +183,16 @@ def _slurms_files(
     node_gpus: Sequence[Mapping[str, str]],
     *,
     dry_run: bool,
+    edited: bool,
 ) -> Plan:
-    """Return the changes of Slurm's files, and print them."""
+    """Return the changes of Slurm's files, and print them; only those that will be made are tried first."""
     from slurm_plugin.admin.install import slurm_files
     from slurm_plugin.admin.install.plan import gpus_of_nodes
     from slurm_plugin.admin.install.slurm_files_text import as_text
     from slurm_plugin.admin.own_files.steps import SECRET
     from slurm_plugin.slurm.files.conf_files import settings_of
     from slurm_plugin.slurm.files.installed import installed_version, plugins
+    from slurm_plugin.slurm.files.trial import try_start
 
     slurm_conf = Path(places["slurm"], "slurm.conf")
     written = {
@@ -199,7 +208,9 @@ def _slurms_files(
         plugins=plugins(settings_of(slurm_conf)) if slurm_conf.exists() else None,
         gpus=gpus_of_nodes(values, node_gpus),
     )
-    click.echo(as_text(plan, places, dry_run=dry_run))
+    if edited and plan.after and not plan.refused:
+        plan = replace(plan, trial=try_start(slurm_conf, {**written, **plan.after}))
+    click.echo(as_text(plan, places, dry_run=dry_run, edited=edited))
     return plan
 
 

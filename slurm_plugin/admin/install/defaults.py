@@ -42,6 +42,7 @@ def found(rad_toml: Path, slurm_conf: Path, partition: str | None) -> Found:
         config = load_config(rad_toml)
     except ConfigError:
         return Found(partition=partition or PARTITION, slurm_user=user)
-    name = partition or config.default_partition or PARTITION
+    shares = [name for name, settings in config.partitions.items() if settings.collocate]
+    name = partition or (shares or [config.default_partition or PARTITION])[0]
     known = config.partitions.get(name)
     return Found(partition=name, gpu_memory_mib=(known and known.gpu_memory_mib) or None, slurm_user=user)

@@ -7,12 +7,15 @@ need, nothing at all is changed: a node whose gres.conf has less than slurm.conf
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from slurm_plugin.admin.doctor.checks.device_isolation import check_apart
-from slurm_plugin.admin.doctor.checks.gres_conf import check_gres
+from slurm_plugin.admin.doctor.checks.gpu_memory import check_kinds
+from slurm_plugin.admin.doctor.checks.gres_conf import check_gres, check_mps_gres
+from slurm_plugin.admin.doctor.checks.limits import check_tracked
 from slurm_plugin.admin.doctor.checks.lua import check_lua
 from slurm_plugin.admin.doctor.checks.partitions import check_names, check_nodes, check_partitions
 from slurm_plugin.admin.doctor.checks.slurm_conf import check_hooks, check_slurm_conf
@@ -25,7 +28,9 @@ from slurm_plugin.core.config import toml
 from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.slurm.files.conf_files import controllers_of
-from slurm_plugin.slurm.files.conf_lines import expand, read_conf, text_of
+from slurm_plugin.slurm.files.conf_lines import expand, lines_of, read_conf, text_of
+from slurm_plugin.slurm.files.trial import Trial
+from slurm_plugin.slurm.versions import DEFAULT_PARAMETERS
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_names,
@@ -34,14 +39,29 @@ CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_lua,
     check_nodes,
     check_gres,
+    check_mps_gres,
+    check_tracked,
     check_partitions,
     check_shard_types,
 )
-_ALSO = ("CliFilterPlugins=", "PrologFlags=", "SelectTypeParameters=", "NodeName=")
+_ALSO = (
+    "CliFilterPlugins=",
+    "PrologFlags=",
+    "SelectTypeParameters=",
+    "NodeName=",
+    "AccountingStorageTRES=",
+    "gpu_type =",
+)
 """Lines that are added although Slurm could share without them, or on other nodes."""
 _THE_SITES = ("SelectType=", "PartitionName=", "[partition")
 """Lines that only the site changes: SelectType loses all jobs, the others decide which jobs share a node."""
 _MOST_STEPS = 2000
+_HEAD_LINES = 20
+_GENERATED = re.compile(
+    r"(?i)\b(auto\w*|machine)?[- ]?generated\b|\bmanaged\b|\bdo(n't| not) (edit|modify|change|touch)\b"
+    r"|\b(will be|gets?|is) overwritten\b"
+)
+"""How files say in their first comments that a program writes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +73,14 @@ class Plan:
         after: New text of each file.
         left: Findings of `rad doctor` on these files that would remain.
         warnings: Its other findings: whole-GPU jobs may meet shared ones. The site decides how GPUs are distinguished.
+        trial: Whether slurmctld starts with the new files; None if it was not tried.
     """
 
     before: Mapping[Path, str | None] = field(default_factory=dict)
     after: Mapping[Path, str] = field(default_factory=dict)
     left: tuple[Finding, ...] = ()
     warnings: tuple[Finding, ...] = ()
+    trial: Trial | None = None
 
     @property
     def runs(self) -> tuple[Path, ...]:
@@ -67,9 +89,22 @@ class Plan:
         return tuple(path for path in new if self.after[path].startswith("#!"))
 
     @property
+    def generated(self) -> tuple[str, ...]:
+        """Return, for each file that changes and has a comment that a program writes it, that comment."""
+        texts = ((path, text) for path, text in self.before.items() if text is not None)
+        return tuple(
+            f"{path}:{number}: {line.strip()}"
+            for path, text in texts
+            for number, line in enumerate(lines_of(text)[:_HEAD_LINES], 1)
+            if line.lstrip().startswith("#") and _GENERATED.search(line)
+        )
+
+    @property
     def refused(self) -> bool:
-        """Return whether a finding remains that the site must fix first."""
-        return any(finding.level in ("fail", "unseen") for finding in self.left)
+        """Return whether a finding remains that the site must fix first, or slurmctld would not start."""
+        return bool(self.trial and self.trial.fatal) or any(
+            finding.level in ("fail", "unseen") for finding in self.left
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +151,12 @@ def plan(
 
     def look() -> tuple[Facts, list[Finding]]:
         facts = _facts(slurm_conf, config_path, read, tuple(texts), version, plugins)
-        return facts, [each for check in CHECKS for each in check(facts) if each.level != "ok"]
+        found = [each for check in CHECKS for each in check(facts)]
+        if config_path in written:  # sizes of GPUs that it does not know would be made up
+            found += [each if each.actions else replace(each, level="fail") for each in check_kinds(facts)]
+        else:
+            found += check_kinds(facts)
+        return facts, [each for each in found if each.level != "ok"]
 
     if gpus is not None:
         texts |= _with_gpus(slurm_conf, gpus, read)
@@ -201,7 +241,7 @@ def _only_more(new: str, facts: Facts) -> bool:
     name, _, value = new.partition("=")
     if name.strip().lower() != "selecttypeparameters" or facts.slurm is None:
         return True
-    now = facts.slurm.settings.get("selecttypeparameters", "").lower().split(",")
+    now = facts.slurm.settings.get("selecttypeparameters", DEFAULT_PARAMETERS).lower().split(",")
     return now != [""] and {word.strip() for word in now} <= set(value.lower().split(","))
 
 

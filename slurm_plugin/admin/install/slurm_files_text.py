@@ -16,13 +16,14 @@ then, while jobs run on:
   anywhere:             rad doctor"""
 
 
-def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool) -> str:
+def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool, edited: bool = True) -> str:
     """Return the text.
 
     Args:
         plan: The planned changes of Slurm's files.
         places: "etc" and "slurm": the folders of RAD's files and of slurm.conf.
         dry_run: Whether nothing is written.
+        edited: Whether this command changes Slurm's files, too.
     """
     lines: list[str] = []
     for path, after in plan.after.items():
@@ -32,12 +33,23 @@ def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool) -> str:
     for finding in (*plan.left, *plan.warnings):
         lines.append(f"left to you: {finding.subject}: {finding.text}")
         lines += [f"    {line}" for line in f"fix: {finding.fix}".splitlines()] if finding.fix else []
-    if plan.refused:
+    if plan.generated:
+        lines.append(
+            "these files seem to be written by a program, which then undoes the changes: make them there, too"
+        )
+        lines += [f"    {comment}" for comment in plan.generated]
+    if plan.trial is not None and plan.trial.fatal:
+        lines.append(f"slurmctld does not start with these files: {plan.trial.fatal}")
+    elif plan.trial is not None and plan.trial.unknown:
+        lines.append(f"not tried whether slurmctld starts with these files: {plan.trial.unknown}")
+    if plan.after and not edited:
+        lines.append("Slurm's files need these changes: make them, or run this with --edit-slurm")
+    elif plan.refused and edited:
         lines.append("Slurm's files were not changed: fix what is left to you first, then run this again")
     elif plan.after and not dry_run:
         lines.append(f"Slurm's files as they were: {places['etc']}/slurm-files/before")
         folders = " and ".join(dict.fromkeys((places["etc"], places["slurm"])))
         lines.append(NEXT.format(folders=folders, key=f"{places['etc']}/key"))
-    elif not plan.after:
+    elif not plan.after and not plan.refused:
         lines.append("Slurm's files need no change")
     return "\n".join(lines)

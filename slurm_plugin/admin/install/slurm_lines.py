@@ -22,12 +22,13 @@ _NODE_SHARDS = re.compile(r"(?<=[=,])shard:[^\s,#]*,?|,shard:[^\s,#]*", re.IGNOR
 _SHARD_WEIGHT = re.compile(r"(?<=[=,])gres/shard=[^\s,#\"]*,?|,gres/shard=[^\s,#\"]*", re.IGNORECASE)
 
 
-def slurm_conf_without(text: str, own_paths: Collection[str]) -> str:
+def slurm_conf_without(text: str, own_paths: Collection[str], *, shards: bool = True) -> str:
     r"""Return slurm.conf without shards, RAD's hooks and RAD's Lua scripts; every other byte stays.
 
     Args:
         text: slurm.conf.
         own_paths: Paths of files that RAD wrote. Any other hook or script is the site's and stays.
+        shards: Whether its shards, and what counts and spreads them, are RAD's.
 
     >>> slurm_conf_without("GresTypes=gpu,shard\nProlog=/etc/rad/prolog.sh\n", {"/etc/rad/prolog.sh"})
     'GresTypes=gpu\n'
@@ -35,6 +36,8 @@ def slurm_conf_without(text: str, own_paths: Collection[str]) -> str:
     names = {path.rpartition("/")[2] for path in own_paths}
 
     def edited(line: str) -> str:
+        if not shards and re.match(r"\s*(nodename|partitionname)\s*=", line, re.IGNORECASE):
+            return line
         if re.match(r"\s*nodename\s*=", line, re.IGNORECASE):
             fewer = _NODE_SHARDS.sub("", line)
             return line if fewer == line else re.sub(r"\s+Gres=(?=\s|$)", "", fewer, flags=re.IGNORECASE)
@@ -47,7 +50,7 @@ def slurm_conf_without(text: str, own_paths: Collection[str]) -> str:
         name, value = found[2].lower(), found[4]
         if name in HOOKS and value in own_paths:
             return ""
-        word = _LISTS.get(name) or ("lua" if _SCRIPTS.get(name) in names else None)
+        word = (shards and _LISTS.get(name)) or ("lua" if _SCRIPTS.get(name) in names else None)
         if word is None:
             return line
         words = value.split(",")

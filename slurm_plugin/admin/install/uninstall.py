@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from slurm_plugin.admin.doctor.collect import hook_scripts
 from slurm_plugin.admin.install import backup
 from slurm_plugin.admin.install.slurm_lines import flags_last, gres_conf_without, slurm_conf_without
 from slurm_plugin.admin.install.transaction import Write
@@ -21,7 +22,7 @@ from slurm_plugin.admin.install.uninstall_steps import SAVED, Edit, Removal
 from slurm_plugin.admin.own_files.manifest import NAME, digest, list_of, read_installed
 from slurm_plugin.admin.own_files.templates import LUA_STUBS, STUBS
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.slurm.files.conf_lines import bytes_of, lines_of, text_of
+from slurm_plugin.slurm.files.conf_lines import bytes_of, lines_of, read_conf, text_of
 
 _SCRIPTS = {"job_submit.lua": "jobsubmitplugins", "cli_filter.lua": "clifilterplugins"}
 """The scripts that Slurm loads, with the setting that loads each."""
@@ -107,10 +108,13 @@ def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
             if not one.path.resolve().is_relative_to(removal.root.resolve()):
                 where = f"a link that leads out of {removal.root}; change the file where it is used"
                 raise ConfigError(f"{one.path}: {where}")
-            saved, old = one.path.with_name(one.path.name + SAVED), bytes_of(one.old)
+            now = one.path.read_bytes()
+            saved, old = one.path.with_name(one.path.name + SAVED), bytes_of(one.old, now)
+            first = removal.manifest.parent / backup.NAME / "before" / one.path.relative_to(removal.root)
             if one.new is not None and not saved.exists():
                 found.append(Write(path=saved, old=None, new=old, like=one.path))
-            new = None if one.new is None else bytes_of(one.new)
+            like = first.read_bytes() if first.exists() else now
+            new = None if one.new is None else bytes_of(one.new, like)
             found.append(Write(path=one.path, old=old, new=new))
             for name, text in (
                 ("before", one.last),
@@ -118,7 +122,7 @@ def writes(removal: Removal, edits: Sequence[Edit]) -> list[Write]:
             ):  # the next run removes what is left of it
                 kept = removal.manifest.parent / backup.NAME / name / one.path.relative_to(removal.root)
                 if text is not None and kept.exists():
-                    found.append(Write(path=kept, old=kept.read_bytes(), new=bytes_of(text)))
+                    found.append(Write(path=kept, old=kept.read_bytes(), new=bytes_of(text, like)))
         found += [Write(path=path, old=path.read_bytes(), new=STUBS[path.name]) for path in removal.stubs]
         found += [Write(path=path, old=path.read_bytes(), new=None) for path in removal.remove]
         if removal.manifest.exists():
@@ -162,10 +166,11 @@ def _edits(
 ) -> tuple[Edit, ...]:
     """Return what `rad install --edit-slurm` did, reversed; additions by an admin are recognized by their words.
 
-    If nothing was installed and slurm.conf names no hook of RAD's, shards belong to the site.
+    Where Slurm starts no hook of RAD's, its shards belong to the site: they are of no use to RAD then.
     """
     found = [one for one in recorded.values() if one is not None]
-    if not installed and not _names(folder / "slurm.conf", own_paths):
+    hooked = _starts(folder / "slurm.conf", own_paths)
+    if not installed and not hooked:
         return tuple(found)
     for name in ("slurm.conf", "gres.conf"):
         path = folder / name
@@ -177,7 +182,10 @@ def _edits(
             continue
         except OSError as exc:
             raise ConfigError(f"{path}: {exc.strerror}; run as root") from exc
-        new = slurm_conf_without(old, own_paths) if name == "slurm.conf" else gres_conf_without(old)
+        if name == "slurm.conf":
+            new = slurm_conf_without(old, own_paths, shards=hooked)
+        else:
+            new = gres_conf_without(old) if hooked else old
         if new != old:
             found.append(Edit(path=path, old=old, new=new))
     kept = [replace(one, new=flags_last(one.old, one.new), last=one.new) if one.new else one for one in found]
@@ -202,11 +210,20 @@ def _runs_with(path: Path, names: Sequence[str], running: Mapping[str, str]) -> 
     return any(script.exists() and _MANAGED.search(text_of(script)) for script in scripts)
 
 
+def _starts(slurm_conf: Path, own_paths: Collection[str]) -> bool:
+    """Return whether slurm.conf, or a hook of the site's that it names, names one of RAD's files."""
+    slurm = read_conf(slurm_conf)
+    hooks = {} if slurm is None else hook_scripts(slurm, slurm_conf, None)
+    texts = [slurm_conf, *(path for paths in hooks.values() for path in paths)]
+    return any(_names(path, own_paths) for path in texts)
+
+
 def _names(conf: Path, own_paths: Collection[str]) -> bool:
     try:
-        return any(name in text_of(conf) for name in own_paths)
+        text = text_of(conf)
     except OSError:
         return False  # handled where the file is read for its lines
+    return any(name in text for name in own_paths)
 
 
 def _is_stub(path: Path) -> bool:

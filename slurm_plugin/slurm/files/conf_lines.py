@@ -19,7 +19,7 @@ _INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
 _COMMENT = re.compile(r"(?<!\\)#")
 _RANGE = re.compile(r"\[([0-9,-]+)\]")
 _BOUNDS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
-_RECORDS = {"nodename", "partitionname", "name"}
+_RECORDS = {"nodename", "nodeset", "partitionname", "name"}
 _DEEPEST = 8
 _MOST_NAMES = 4096
 
@@ -28,7 +28,7 @@ Read = Callable[[Path], str]
 
 
 def text_of(path: Path) -> str:
-    """Return a file's text, its lines ended by a newline; bytes that are not UTF-8 are kept for writing it back.
+    """Return a file's text, its lines ended by a newline alone; bytes that are not UTF-8 are kept, see `bytes_of`.
 
     Raises:
         OSError: It cannot be read.
@@ -45,9 +45,29 @@ def lines_of(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def bytes_of(text: str) -> bytes:
-    """Return the bytes of a file from its text, as the inverse of `text_of`."""
-    return text.encode("utf-8", errors="surrogateescape")
+def bytes_of(text: str, like: bytes = b"") -> bytes:
+    r"""Return the bytes of a file from its text, as the inverse of `text_of`.
+
+    Args:
+        text: Its text.
+        like: Its bytes before a change: each line that is still there ends as there, a new one as most lines there.
+
+    >>> bytes_of("a\nB\nc\n", b"a\r\nb\r\nc\n")
+    b'a\r\nB\r\nc\n'
+    """
+    new = text.encode("utf-8", errors="surrogateescape")
+    if b"\r\n" not in like:
+        return new
+    import difflib  # not at the top: hooks load quickly
+
+    old = like.split(b"\n")
+    usual = b"\r" if 2 * like.count(b"\r\n") > like.count(b"\n") else b""
+    lines, plain = new.split(b"\n"), [line.removesuffix(b"\r") for line in old]
+    ends = [usual] * (len(lines) - 1) + [b""]
+    for same in difflib.SequenceMatcher(None, plain, lines, autojunk=False).get_matching_blocks():
+        for step in range(same.size):
+            ends[same.b + step] = old[same.a + step][len(plain[same.a + step]) :]
+    return b"\n".join(line + end for line, end in zip(lines, ends, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +95,7 @@ class ConfFile:
 
     Attributes:
         settings: NAME=VALUE lines, names in lower case; the last one counts.
-        lines: Lines that begin with a record (`NodeName=`, `PartitionName=`, or `Name=` in gres.conf).
+        lines: Lines that begin with a record (`NodeName=`, `NodeSet=`, `PartitionName=`, or `Name=` in gres.conf).
         repeated: All values of settings that occur more than once, in order.
         settings_at: The line of each setting.
         lines_at: The line of each record, in the order of `lines`.
@@ -122,13 +142,17 @@ def read_conf(path: Path, read: Read = text_of) -> ConfFile | None:
     )
 
 
-def read_lines(path: Path) -> list[str] | None:
+def read_lines(path: Path, read: Read = text_of) -> list[str] | None:
     """Return the lines of a file and of those that it includes, continuation lines joined, without comments.
 
     None if the file cannot be read; an included one that cannot be read is left out.
+
+    Args:
+        path: The file.
+        read: Returns the text of a file.
     """
     try:
-        return [line.text for line in _lines(path, text_of, depth=0)]
+        return [line.text for line in _lines(path, read, depth=0)]
     except OSError:
         return None
 

@@ -62,6 +62,8 @@ def _typed(facts: Facts) -> tuple[FixAction, ...]:
 def _gpus_have_topology(facts: Facts) -> bool:
     """Return whether Slurm before 23.11.5 compares GPUs with shards: one GPU with a type or cores is enough for all.
 
+    `CPUs` is the older name of `Cores` (gres.conf(5)).
+
     Even then Slurm counts a GPU as free as soon as one of the jobs that share it has ended (gres_ctld.c, _job_dealloc).
 
     A type counts only if slurm.conf names it too; otherwise slurmd drops it (seen on 22.05.8). Source:
@@ -73,7 +75,7 @@ def _gpus_have_topology(facts: Facts) -> bool:
     detect += [line.get("autodetect", "") for line in facts.gres.lines]
     gpus = [line for line in facts.gres.lines if line.get("name", "").lower() == "gpu"]
     typed = any("gpu:" in line.get("gres", "") and _is_typed(line["gres"]) for line in facts.slurm.lines)
-    return any(("type" in line and typed) or "cores" in line for line in gpus) or any(
+    return any(("type" in line and typed) or line.keys() & {"cores", "cpus"} for line in gpus) or any(
         each.lower() not in ("", "off") for each in detect
     )
 

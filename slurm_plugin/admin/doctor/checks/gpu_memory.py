@@ -8,7 +8,6 @@ from slurm_plugin.admin.doctor.checks.gpu_types import check_gpu_types, types_of
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, warn
 from slurm_plugin.admin.doctor.slurm_state import gpu_nodes, gpus_of, partitions, rad_toml, shards_of, sharing
-from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.units import from_mib, human, to_mib_down
 from slurm_plugin.slurm.versions import traits
@@ -25,30 +24,58 @@ def check_gpu_memory(facts: Facts) -> Iterator[Finding]:
             if len(here) == 1 and (kind := here.pop()) in partition.gpus:
                 yield from _check_memory_here(facts, f"{name}.gpus.{kind}", partition.of_type(kind))
             continue
-        yield from _check_types(facts, name, partition, nodes)
+        yield from check_types(facts, name, partition, nodes)
         sizes = {node: shards_of(row) // gpus_of(row) for node, row in nodes.items() if shards_of(row)}
         yield from _check_sizes(facts, name, partition, sizes)
         if len(set(sizes.values())) < 2 and (facts.node in nodes or len(sharing(facts)) == 1):
             yield from _check_memory_here(facts, name, partition)
 
 
-def _check_types(
+def check_kinds(facts: Facts) -> Iterator[Finding]:
+    """Check the GPU types of every partition that shares and has no table for each type.
+
+    Args:
+        facts: The collected facts.
+    """
+    known = partitions(facts)
+    for name, partition in sharing(facts):
+        if not partition.gpus:
+            yield from check_types(facts, name, partition, gpu_nodes(facts, known.get(name, {})))
+
+
+def check_types(
     facts: Facts, name: str, partition: PartitionConfig, nodes: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Finding]:
-    """Check GPU types: shards have no type, so a request for one becomes shards only where all GPUs have that type."""
-    found = [item for row in nodes.values() for item in parse_gres(row.get("gres")) if item.name == "gpu"]
-    types = sorted({item.type for item in found if item.type})
-    if not partition.gpu_type or not types or types == [partition.gpu_type]:
+    """Check GPU types: shards have none, so a request for one becomes shards only where rad.toml names it.
+
+    Args:
+        facts: The collected facts.
+        name: The partition.
+        partition: Its settings.
+        nodes: Its nodes that have GPUs.
+    """
+    kinds = set[str]().union(*map(types_of, nodes.values()))
+    types = sorted(kinds - {""})
+    if types == [partition.gpu_type] or not types:
         return
-    asked = f"gpu:{partition.gpu_type}:1"
+    shown, table = ", ".join(types), f"partition.{name}"
     if partition.gpu_type in types:
         others = ", ".join(kind for kind in types if kind != partition.gpu_type)
+        asked = f"gpu:{partition.gpu_type}:1"
         text = f"partition {name} has GPUs of type {others} too, and by its shards {asked} may land there"
-        yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "gpu_type", '""'))
-    else:
-        text = f"gpu_type of partition {name} is {partition.gpu_type!r}, and Slurm's is {', '.join(types)}"
+        yield fail("rad.toml", text, rad_toml(facts, table, "gpu_type", '""'))
+    elif partition.gpu_type:
+        text = f"gpu_type of partition {name} is {partition.gpu_type!r}, and Slurm's is {shown}"
         right = types[0] if len(types) == 1 else ""
-        yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "gpu_type", f'"{right}"'))
+        yield fail("rad.toml", text, rad_toml(facts, table, "gpu_type", f'"{right}"'))
+    elif kinds == set(types[:1]):
+        text = f"partition {name} has no gpu_type: jobs that request gpu:{shown}:1 do not share"
+        yield warn("rad.toml", text, rad_toml(facts, table, "gpu_type", f'"{shown}"'))
+    elif len(types) > 1:
+        text = f"partition {name} has GPUs of types {shown}, and rad.toml one size for all: {partition.shards} shards"
+        words = "a table for each, with the memory of such a GPU (docs/admin/gpu-types.md):"
+        rows = [f"[{table}.gpus.{kind}]\ngpu_memory_mib = ...\nshards_per_gpu = ..." for kind in types]
+        yield warn("rad.toml", text, "\n".join([words, *rows]))
 
 
 def _check_sizes(

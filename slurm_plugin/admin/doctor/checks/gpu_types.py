@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, warn
-from slurm_plugin.admin.doctor.slurm_state import gpus_of, nodes, rad_toml, row_of, shards_of
+from slurm_plugin.admin.doctor.slurm_state import gpus_of, nodes, rad_toml, row_of, shards_of, whole_gpus
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.config.load import PartitionConfig
 
 
 def types_of(row: Mapping[str, str]) -> set[str]:
-    """Return the types of a node's GPUs; "" for GPUs without a type.
+    """Return the types of a node's GPUs, without MIG instances; "" for GPUs without a type.
 
     Args:
         row: The node's properties.
     """
-    return {item.type or "" for item in parse_gres(row.get("gres")) if item.name == "gpu"}
+    return {item.type or "" for item in whole_gpus(row)}
 
 
 def check_gpu_types(

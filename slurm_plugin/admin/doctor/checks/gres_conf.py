@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, warn
 from slurm_plugin.admin.doctor.fixes import Change, FixAction, record
-from slurm_plugin.admin.doctor.gres_lines import missing_lines, shard_lines
+from slurm_plugin.admin.doctor.gres_lines import is_instance, missing_lines, shard_lines
 from slurm_plugin.admin.doctor.slurm_state import (
     gpu_nodes,
     gpus_of,
@@ -22,8 +23,12 @@ from slurm_plugin.admin.doctor.slurm_state import (
 )
 from slurm_plugin.admin.own_files.values import UNSHARED_MIB, shards_within
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.units import human, to_mib_up
 from slurm_plugin.slurm.files.conf_lines import expand
+
+_MOST_UNUSED = 4 / 3
+"""GPU memory over the memory of all its shards, above which the shards are taken to be larger ones of the site's."""
 
 
 def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
@@ -37,7 +42,7 @@ def shards_per_gpu(facts: Facts) -> dict[tuple[str, str], float]:
         return found
     files: dict[str, list[str]] = {}
     for line in facts.gres.lines:
-        if line.get("name", "").lower() == "gpu":
+        if line.get("name", "").lower() == "gpu" and not is_instance(line):
             for node in expand(line.get("nodename", "")):
                 files.setdefault(node, []).extend(file for file in expand(line.get("file", "")) if file)
     with_gpus = {name: gpus_of(row) for name, row in nodes(facts).items() if gpus_of(row)}
@@ -82,10 +87,52 @@ def check_gres(facts: Facts) -> Iterator[Finding]:
         if counts and partition.shards not in counts:
             have = ", ".join(f"{count:g}" for count in sorted(counts))
             text = f"GPUs have {have} shards, but partition.{name} in rad.toml counts {partition.shards}"
-            least = str(int(min(counts)))
-            yield fail("gres.conf", text, rad_toml(facts, f"partition.{name}", "shards_per_gpu", least))
+            yield fail("gres.conf", text, _as_counted(facts, name, partition, int(min(counts))))
+        elif (size_mib := fitting_mib(partition, partition.shards)) != partition.shard_mib:
+            text = f"{partition.shards} shards of {partition.shard_mib} MiB are not the memory of a GPU of {name}"
+            text += ": jobs book other memory than they get"
+            yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "shard_mib", str(size_mib)))
     yield from _check_memory(facts, per_gpu)
     yield ok("gres.conf", f"{len(per_gpu)} entries with shards")
+
+
+def _as_counted(facts: Facts, name: str, partition: PartitionConfig, shards: int) -> tuple[FixAction, ...]:
+    """Return the changes of rad.toml that follow Slurm's number of shards, and their size if it is another one."""
+    size_mib = fitting_mib(partition, shards)
+    actions = [rad_toml(facts, f"partition.{name}", "shards_per_gpu", str(shards))]
+    if size_mib != partition.shard_mib:
+        after = replace(facts, config_text=actions[0].applied(facts.config_text))
+        actions.append(rad_toml(after, f"partition.{name}", "shard_mib", str(size_mib)))
+    return tuple(actions)
+
+
+def fitting_mib(partition: PartitionConfig, shards: int) -> int:
+    """Return the size of each of so many shards: as in rad.toml if they are most of a GPU then, else its part of it.
+
+    Args:
+        partition: The partition's settings.
+        shards: Shards of one GPU.
+    """
+    memory_mib, shard_mib = partition.gpu_memory_mib, partition.shard_mib
+    most = shards * shard_mib <= memory_mib <= _MOST_UNUSED * shards * shard_mib
+    if not memory_mib or not shards or most or shards == shards_within(memory_mib, shard_mib):
+        return shard_mib
+    return memory_mib // shards
+
+
+def check_mps_gres(facts: Facts) -> Iterator[Finding]:
+    """Check that no node has both shards and Slurm's own mps: a GPU serves one kind at a time (gres.conf(5))."""
+    both = [
+        name
+        for name, row in nodes(facts).items()
+        if gpus_of(row) and {"mps", "shard"} <= {item.name for item in parse_gres(row.get("gres"))}
+    ]
+    if both:
+        text = (
+            f"{both[0]} has mps and shards: while jobs with mps use a GPU, no job shares it, and vice versa"
+        )
+        words = "where mps is not needed, remove it from GresTypes, the node's Gres and gres.conf"
+        yield warn("gres.conf", text, f"{words}; RAD starts MPS by itself")
 
 
 def _check_sums(facts: Facts) -> Iterator[Finding]:

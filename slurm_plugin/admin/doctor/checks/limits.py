@@ -107,6 +107,12 @@ def check_limits(facts: Facts) -> Iterator[Finding]:
         yield ok(_SUBJECT, text)
 
 
+def check_tracked(facts: Facts) -> Iterator[Finding]:
+    """Check that accounts count shards: else shared jobs are missing in sacct and `rad advise`."""
+    if keeps_accounts(settings(facts)) and _Billing(partitions=_partitions(facts)).most_shards:
+        yield from _check_tracked(facts, settings(facts), matters=False)
+
+
 def _check_tracked(facts: Facts, running: Mapping[str, str], *, matters: bool) -> Iterator[Finding]:
     """Check that Slurm counts shards at all; where it `matters`, limits or billing depend on it."""
     tracked = [each.strip() for each in running.get("accountingstoragetres", "").lower().split(",")]

@@ -6,14 +6,14 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from slurm_plugin.admin.doctor.checks.gpu_types import types_of
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, warn
 from slurm_plugin.admin.doctor.fixes import Change, FixAction, command, record
 from slurm_plugin.admin.doctor.slurm_state import (
+    cpus_of,
     gpu_nodes,
-    gpus_of,
     in_slurm_folder,
+    members,
     nodes,
     partitions,
     rad_toml,
@@ -22,6 +22,7 @@ from slurm_plugin.admin.doctor.slurm_state import (
     shards_of,
     sharing,
     slurm_conf,
+    whole_gpus,
 )
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.slurm.files.conf_lines import expand, lines_of
@@ -69,12 +70,13 @@ def check_partitions(facts: Facts) -> Iterator[Finding]:
         yield from _check_alone(facts, name, row)
         yield from _check_memory_default(facts, name, row)
         if facts.slurm is not None and nodes(facts) and not gpu_nodes(facts, row):
-            text = f"partition {name} has no node with GPUs in its Gres: nothing is shared there"
-            yield fail(
-                "slurm.conf",
-                text,
-                f"Gres=gpu:...,shard:... on its nodes, or no collocate in [partition.{name}]",
-            )
+            if any("gpu" in node.get("gres", "") for node in members(facts, row).values()):
+                text = f"partition {name} has MIG instances alone, which are not shared"
+                words = f'no collocate in [partition.{name}]; mig = "map" chooses an instance by the estimate'
+            else:
+                text = f"partition {name} has no node with GPUs in its Gres: nothing is shared there"
+                words = f"Gres=gpu:...,shard:... on its nodes, or no collocate in [partition.{name}]"
+            yield fail("slurm.conf", text, words)
 
 
 def _check_alone(facts: Facts, name: str, row: Mapping[str, str]) -> Iterator[Finding]:
@@ -86,18 +88,17 @@ def _check_alone(facts: Facts, name: str, row: Mapping[str, str]) -> Iterator[Fi
 
 def _check_memory_default(facts: Facts, name: str, row: Mapping[str, str]) -> Iterator[Finding]:
     running = settings(facts)
-    if "memory" not in running.get("selecttypeparameters", "").lower():
-        return
+    counted = running.get("selecttypeparameters", "").lower()
+    if counted not in _UNLIMITED and "memory" not in counted:
+        return  # with none of them cons_tres counts memory
     defaults = [each.get(key, "") for each in (row, running) for key in ("defmempercpu", "defmempernode")]
     if any(text.lower() not in _UNLIMITED for text in defaults):
         return
     text = f"partition {name} has no DefMemPerCPU: a job without --mem takes all memory of its node"
     each = [
-        int(node["realmemory"]) // int(cpus)
+        int(node["realmemory"]) // cpus
         for node in gpu_nodes(facts, row).values()
-        if node.get("realmemory", "").isdigit()
-        and (cpus := node.get("cputot", node.get("cpus", ""))).isdigit()
-        and int(cpus)
+        if node.get("realmemory", "").isdigit() and (cpus := cpus_of(node))
     ]
     fix: Change | str = "DefMemPerCPU=... in slurm.conf: a node's memory over its CPUs"
     yield warn("slurm.conf", text, slurm_conf(facts, "DefMemPerCPU", str(min(each))) if each else fix)
@@ -141,8 +142,11 @@ def _shards_for(
 
 
 def _with_shards(partition: PartitionConfig, row: Mapping[str, str]) -> str:
-    """Return a node's Gres with the shards of all its GPUs."""
-    gres, kinds = row.get("gres", ""), types_of(row)
-    kind = kinds.pop() if len(kinds) == 1 and kinds <= set(partition.gpus) else ""
-    shards = gpus_of(row) * partition.of_type(kind).shards
-    return f"{gres},shard:{kind}:{shards}" if kind else f"{gres},shard:{shards}"
+    """Return a node's Gres with the shards of all its GPUs: of each type where rad.toml has a table for all of them."""
+    gpus, shards = whole_gpus(row), dict[str, int]()
+    typed = {item.type for item in gpus} <= set(partition.gpus)
+    for item in gpus:
+        kind = item.type or ""
+        name = f"shard:{kind}" if typed else "shard"
+        shards[name] = shards.get(name, 0) + item.count * partition.of_type(kind).shards
+    return ",".join([row.get("gres", ""), *(f"{name}:{count}" for name, count in shards.items())])

@@ -9,7 +9,7 @@ from dataclasses import replace
 from slurm_plugin.admin.doctor.checks.device_isolation import check_apart
 from slurm_plugin.admin.doctor.checks.gpu_memory import check_gpu_memory
 from slurm_plugin.admin.doctor.checks.gpu_node import check_gpus, check_guard, check_mps, check_servers
-from slurm_plugin.admin.doctor.checks.gres_conf import check_gres
+from slurm_plugin.admin.doctor.checks.gres_conf import check_gres, check_mps_gres
 from slurm_plugin.admin.doctor.checks.learn import check_learn
 from slurm_plugin.admin.doctor.checks.limits import check_limits
 from slurm_plugin.admin.doctor.checks.lua import check_lua
@@ -181,6 +181,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_nodes,
     check_gpu_memory,
     check_gres,
+    check_mps_gres,
     check_detected,
     check_apart,
     check_gpus,

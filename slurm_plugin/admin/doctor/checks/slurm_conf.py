@@ -13,7 +13,7 @@ from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, wa
 from slurm_plugin.admin.doctor.fixes import Change, command
 from slurm_plugin.admin.doctor.slurm_state import in_slurm_folder, rad_toml, sharing, slurm_conf
 from slurm_plugin.slurm.node.hook_scripts import is_pattern, lines_of, scripts_of
-from slurm_plugin.slurm.versions import SPREADING, traits
+from slurm_plugin.slurm.versions import DEFAULT_PARAMETERS, OLDEST, SPREADING, traits
 
 _HOOKS = {
     "Prolog": ("prolog", "prolog.sh"),
@@ -44,13 +44,16 @@ def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
         yield fail(
             "slurm.conf", f"GresTypes lacks {', '.join(missing)}", slurm_conf(facts, "GresTypes", kinds)
         )
-    select = facts.slurm.settings.get("selecttype", "select/cons_tres").lower()
-    if select.rpartition("/")[2] != "cons_tres":
+    select = _select_type(facts)
+    if select != "cons_tres":
         text = "shards need cons_tres"
-        if not select.endswith("cons_res"):
+        if "selecttype" not in facts.slurm.settings:
+            text += f", and without SelectType= this Slurm has {select}"
+        if select != "cons_res":
             text += "; a change of SelectType loses all jobs, running and pending"
         yield fail("slurm.conf", text, slurm_conf(facts, "SelectType", "select/cons_tres"))
-    yield from _check_select_parameters(facts)
+    else:
+        yield from _check_select_parameters(facts)
     yield from _check_plugins(facts)
     if facts.slurm.settings.get("jobrequeue") == "0":
         text = "JobRequeue=0: only jobs with --requeue are recovered"
@@ -65,6 +68,14 @@ def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
             yield warn("slurm.conf", text, fix)
     yield from _check_restarted(facts)
     yield ok("slurm.conf", f"{facts.slurm_conf_path} was read")
+
+
+def _select_type(facts: Facts) -> str:
+    """Return the last word of SelectType: of slurm.conf, else of the running slurmctld, else this release's default."""
+    named = "" if facts.slurm is None else facts.slurm.settings.get("selecttype", "")
+    running = "" if facts.live is None else facts.live.settings.get("selecttype", "")
+    default = traits(facts.version or OLDEST).select_type
+    return (named or running or default).lower().rpartition("/")[2]
 
 
 def _words(facts: Facts, name: str) -> list[str]:
@@ -95,11 +106,11 @@ def _check_plugins(facts: Facts) -> Iterator[Finding]:
 
 def _check_select_parameters(facts: Facts) -> Iterator[Finding]:
     """Check SelectTypeParameters; each fix is the complete final line, so that fixes can be made in any order."""
-    written = _words(facts, "SelectTypeParameters")
+    written = _words(facts, "SelectTypeParameters") or [DEFAULT_PARAMETERS]
     lower = [word.lower() for word in written]
     wanted = list(written)
     if not any("memory" in word for word in lower):
-        wanted = ["CR_Core_Memory", *(word for word in written if not word.lower().startswith("cr_"))]
+        wanted = [DEFAULT_PARAMETERS, *(word for word in written if not word.lower().startswith("cr_"))]
     spreads = facts.version is None or traits(facts.version).spreads_shards
     if facts.version is not None and spreads and "ll_shared_gres" not in lower:
         wanted.append("LL_SHARED_GRES")

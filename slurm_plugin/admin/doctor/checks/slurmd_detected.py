@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, ok, warn
-from slurm_plugin.admin.doctor.slurm_state import gpus_of, nodes, row_of, shards_of
+from slurm_plugin.admin.doctor.slurm_state import nodes, row_of, shards_of
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 
 
 def check_detected(facts: Facts) -> Iterator[Finding]:
@@ -16,7 +17,7 @@ def check_detected(facts: Facts) -> Iterator[Finding]:
     if found is None or name is None:
         return
     row = known[name]
-    configured = gpus_of(row), shards_of(row)
+    configured = count_of(parse_gres(row.get("gres")), "gpu"), shards_of(row)
     subject, detail = "detected", f"slurmd finds {found.gpus} GPUs and {found.shards} shards here"
     if (found.gpus, found.shards) == configured:
         yield ok(subject, f"{detail}, as slurm.conf says of {name}")

@@ -64,7 +64,10 @@ def troubles(etc: Path, fault: Fault) -> list[Finding]:
     facts = gathering.gather(etc / "rad.toml", {}, SystemClock())
     version = OLD if fault.old else NEW
     facts = dataclasses.replace(facts, version=version, plugins=None, live=None, units={}, config_copied=True)
-    return [each for each in examine(facts) if each.level in ("fail", "warn")]
+    found = [each for each in examine(facts) if each.level in ("fail", "warn")]
+    return [
+        each for each in found if "has no gpu_type" not in each.text
+    ]  # some faults are about tables of types
 
 
 def said(findings: list[Finding]) -> set[tuple[str, str]]:

@@ -135,6 +135,7 @@ def test_a_right_site_has_no_findings():
         {
             **gres({**GRES[0], "type": "h200"}, *GRES[1:]),
             "slurm": ConfFile(settings=OLD, lines=({**NODES[0], "gres": "gpu:h200:2,shard:276"}, *NODES[1:])),
+            "config": sharing(gpu_type="h200"),
         },
         {**gres({**GRES[0], "cores": "0-31"}, *GRES[1:]), "slurm": ConfFile(settings=OLD, lines=NODES)},
         {
@@ -195,14 +196,13 @@ def test_slurmctlds_own_word_goes_before_the_files():
         nodes={"n1": row},
     )
     shards = ConfFile(lines=({"name": "gpu", "autodetect": "nvml"}, {"name": "shard", "count": "552"}))
-    assert troubles(dataclasses.replace(GOOD, live=live, gres=shards)) == []
+    facts = dataclasses.replace(GOOD, config=sharing(gpu_type="h200"), live=live, gres=shards)
+    assert troubles(facts) == []
     drained = {**row, "state": "IDLE+DRAIN", "reason": "gres/shard"}
-    told = troubles(
-        dataclasses.replace(GOOD, gres=shards, live=dataclasses.replace(live, nodes={"n1": drained}))
-    )
+    told = troubles(dataclasses.replace(facts, live=dataclasses.replace(live, nodes={"n1": drained})))
     assert [each.fix for each in told] == ["run: scontrol update NodeName=n1 State=RESUME"]
     behind = dataclasses.replace(live, settings={**live.settings, "grestypes": "gpu"})
-    told = troubles(dataclasses.replace(GOOD, gres=shards, live=behind))
+    told = troubles(dataclasses.replace(facts, live=behind))
     assert [each.fix for each in told] == ["run: systemctl restart slurmctld"]
 
 

@@ -94,6 +94,7 @@ class Site:
         assert not plan.refused, plan.left
         for path, text in self.written.items():
             path.write_text(text)
+        self.written |= {path: text for path, text in plan.after.items() if path in self.written}
         change_together(backup.writes(self.rad, plan.before, plan.after, runs=plan.runs), self.rad)
         return plan
 
