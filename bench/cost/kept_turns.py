@@ -64,13 +64,13 @@ def _measure(cluster: Cluster) -> None:
     print(f"{took_s:.2f} s for sinfo, {config_s:.2f} s for scontrol show config")
     ageing, now_s = Ageing.from_config(config), time.time()
     first = max(job.priority for job in waiting)
-    stood = {
+    former = {
         job.job_id: QueuePosition(submitted_s=job.submitted_s, accrues_s=job.accrues_s, priority=first)
         for job in waiting
     }
     on_nodes = [node.partitions for node in nodes]
     for many in KEPT:
-        positions = dict(list(stood.items())[-many:])
+        positions = dict(list(former.items())[-many:])
         took_s, found = _median(
             partial(restoring_boosts, positions, waiting, {}, ageing, on_nodes, now_s=now_s)
         )

@@ -208,7 +208,7 @@ def _train(model: str, seconds: float, device: str, start: int, ready: int) -> f
     steps(3)
     os.write(ready, b"r")
     os.set_blocking(start, False)
-    while not _told(start):
+    while not _prints(start):
         steps(1)
     began_s, done = time.monotonic(), 0
     while time.monotonic() - began_s < seconds:
@@ -220,7 +220,7 @@ def _train(model: str, seconds: float, device: str, start: int, ready: int) -> f
     return round(batch * done / (ended_s - began_s), 1)
 
 
-def _told(start: int) -> bool:
+def _prints(start: int) -> bool:
     try:
         return bool(os.read(start, 1))
     except BlockingIOError:

@@ -83,11 +83,11 @@ def coco(root: Path) -> None:
                     {"id": 10 * n + k + 1, "image_id": n, "category_id": 1, "bbox": [x, y, side, side], "iscrowd": 0,
                      "area": side * side, "segmentation": [corners], "keypoints": joints, "num_keypoints": VISIBLE}
                 )  # fmt: skip
-        told = {"images": images, "annotations": objects, "categories": [{"id": 1, "name": "person"}]}
+        labels = {"images": images, "annotations": objects, "categories": [{"id": 1, "name": "person"}]}
         for kind in ("instances", "person_keypoints"):
             path = root / "annotations" / f"{kind}_{split}2017.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(told), encoding="utf-8")
+            path.write_text(json.dumps(labels), encoding="utf-8")
 
 
 def voc(root: Path) -> None:

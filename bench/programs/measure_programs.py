@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 import lines
 from gpu_campaign.peaks import GATE, WAITING
-from measured_scripts import Cards, Trial
+from measured_scripts import Gpus, Trial
 
 SAMPLED_EVERY_S = 0.003
 PREPARED = 4
@@ -45,19 +45,19 @@ MOST_HISTORY_BYTES = 15 << 20
 class Program(Trial):
     """One program that runs."""
 
-    def __init__(self, line: lines.Line, options: argparse.Namespace, cards: tuple[int, ...]) -> None:
-        self.told, self._options = line, options
+    def __init__(self, line: lines.Line, options: argparse.Namespace, gpus: tuple[int, ...]) -> None:
+        self.entry, self._options = line, options
         self.admitted_s: float | None = None
-        super().__init__(line.text, options.python, cards)
+        super().__init__(line.text, options.python, gpus)
 
     def _lay(self) -> Path:
-        return lines.lay(self.told, self._options.sources, self._options.data, self.folder)
+        return lines.lay(self.entry, self._options.sources, self._options.data, self.folder)
 
     def _further(self, environment: dict[str, str]) -> dict[str, str]:
-        return {GATE: str(self.folder / "gate"), **lines.variables(self.told, self._work, environment)}
+        return {GATE: str(self.folder / "gate"), **lines.variables(self.entry, self._work, environment)}
 
     def _words(self, python: Path) -> list[str]:
-        return self.told.command(python, self._options.sources)
+        return self.entry.command(python, self._options.sources)
 
     @property
     def ready(self) -> bool:
@@ -95,7 +95,7 @@ class Program(Trial):
             ended: How.
         """
         since = self.admitted_s or self._began_s
-        found = super().row(ended) | {"alone": self.told.alone, "on_gpu_s": round(time.time() - since, 1)}
+        found = super().row(ended) | {"alone": self.entry.alone, "on_gpu_s": round(time.time() - since, 1)}
         if not found.get("steps"):
             log = (self.folder / "log").read_text(encoding="utf-8", errors="replace")
             found["log"] = log[-2000:]
@@ -105,9 +105,9 @@ class Program(Trial):
 class Sampler(threading.Thread):
     """Reads NVML all the time and keeps the highest of each process."""
 
-    def __init__(self, cards: Cards) -> None:
+    def __init__(self, gpus: Gpus) -> None:
         super().__init__(daemon=True)
-        self._cards, self._lock = cards, threading.Lock()
+        self._gpus, self._lock = gpus, threading.Lock()
         self._highest: dict[int, int] = {}
         self.samples = 0
 
@@ -115,7 +115,7 @@ class Sampler(threading.Thread):
         """Sample until the program ends."""
         while True:
             with suppress(Exception):
-                held = self._cards.held()
+                held = self._gpus.held()
                 with self._lock:
                     self.samples += 1
                     for process, n_bytes in held.items():
@@ -129,7 +129,7 @@ class Sampler(threading.Thread):
         return highest
 
 
-class Card:
+class Gpu:
     """One GPU: what it runs and what waits for it."""
 
     def __init__(self, index: int, at_once: int) -> None:
@@ -138,12 +138,12 @@ class Card:
         self.running: list[Program] = []
 
     def admit(self) -> None:
-        """Let prepared programs use the GPU, in their order, as far as there is room."""
+        """Let prepared programs use the GPU, in their order, as far as there is place."""
         for program in tuple(self.prepared):
             if not program.ready:
                 continue
-            room = not self.running if program.told.alone else len(self.running) < self._at_once
-            if not room or any(each.told.alone for each in self.running):
+            free = not self.running if program.entry.alone else len(self.running) < self._at_once
+            if not free or any(each.entry.alone for each in self.running):
                 return
             self.prepared.remove(program)
             self.running.append(program)
@@ -187,14 +187,14 @@ def main() -> None:
         if line.text not in done and (not options.words or any(word in line.text for word in options.words))
     )
     total, made = len(waiting), 0
-    cards = Cards()
-    sampler = Sampler(cards)
+    nvml = Gpus()
+    sampler = Sampler(nvml)
     sampler.start()
-    gpus = [Card(n, options.at_once) for n in range(max(len(cards.handles), 1))]
+    gpus = [Gpu(n, options.at_once) for n in range(max(len(nvml.handles), 1))]
     histories = options.out / f"{options.list.stem}.histories.jsonl.xz"
 
     def close(program: Program, ended: str) -> None:
-        row = program.row(ended) | {"driver": cards.driver}
+        row = program.row(ended) | {"driver": nvml.driver}
         with to.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row, separators=(",", ":")) + "\n")
         packed = program.history()

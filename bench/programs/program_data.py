@@ -71,8 +71,8 @@ def views(root: Path) -> None:
             (folder / split / f"r_{n}.png").write_bytes(png)
             at = [[1.0, 0, 0, 0.1 * n], [0, 1, 0, 0], [0, 0, 1, 4.0], [0, 0, 0, 1]]
             frames.append({"file_path": f"./{split}/r_{n}", "transform_matrix": at})
-        told = {"camera_angle_x": 0.69, "frames": frames}
-        (folder / f"transforms_{split}.json").write_text(json.dumps(told))
+        frame = {"camera_angle_x": 0.69, "frames": frames}
+        (folder / f"transforms_{split}.json").write_text(json.dumps(frame))
 
 
 def treebank(root: Path) -> None:

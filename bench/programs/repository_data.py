@@ -1,4 +1,4 @@
-"""Tiny data sets and models for bench/programs/repositories.txt: ENVIRONMENT/bin/python bench/programs/repository_data.py FOLDER.
+"""Tiny data sets and models for training repositories: PYTHON bench/programs/repository_data.py FOLDER.
 
 What well-known training repositories read beyond the folders of example_data.py: noise under the names of CIFAR,
 token files, pairs of image folders, Carvana's masks, boxes in YOLO's layout, instructions and a time series; and in
@@ -99,9 +99,9 @@ def boxes(root: Path) -> None:
     for split in ("train2017", "val2017"):
         for n in range(32):
             image(root / "boxes" / "images" / split / f"{n:06}.png", 640, 480)
-            told = root / "boxes" / "labels" / split / f"{n:06}.txt"
-            told.parent.mkdir(parents=True, exist_ok=True)
-            told.write_text("".join(f"{k} 0.{k + 2} 0.{k + 3} 0.2 0.2\n" for k in range(5)), encoding="utf-8")
+            label = root / "boxes" / "labels" / split / f"{n:06}.txt"
+            label.parent.mkdir(parents=True, exist_ok=True)
+            label.write_text("".join(f"{k} 0.{k + 2} 0.{k + 3} 0.2 0.2\n" for k in range(5)), encoding="utf-8")
     names = "\n" + "".join(f"  {n}: thing{n}\n" for n in range(80))
     listed = json.dumps([f"thing{n}" for n in range(80)])
     for name, classes in (("boxes.yaml", names), ("boxes_listed.yaml", f" {listed}\n")):

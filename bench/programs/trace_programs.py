@@ -64,8 +64,8 @@ def shown(row: dict[str, Any], gpu: str) -> str:
         return f"NOT TRACED after {row['seconds']:.0f} s: {row['script']}: {row['why']}"
     saved = SavedProfile.from_text(json.dumps(row["profile"]), path=row["script"])
     profile = next(p for p in saved.profiles if p.batch_size == saved.batch_size)
-    told = estimate(profile, gpu=gpu_named(gpu))
-    sizes = f"{told.estimate_bytes / MIB:6.0f} bound {told.upper_bytes / MIB:6.0f} MiB"
+    estimated = estimate(profile, gpu=gpu_named(gpu))
+    sizes = f"{estimated.estimate_bytes / MIB:6.0f} bound {estimated.upper_bytes / MIB:6.0f} MiB"
     return f"{sizes} {row['seconds']:4.0f} s  {row['script'][:120]}"
 
 
@@ -87,16 +87,16 @@ def main() -> None:
     options.data, options.rows = options.data and options.data.absolute(), options.rows.absolute()
     kept = options.rows.read_text(encoding="utf-8").splitlines() if options.rows.exists() else []
     done = {json.loads(row)["script"] for row in kept}
-    told = tried = 0
+    successes = tried = 0
     for line in lines.read(options.list):
         if line.text in done or (options.words and not any(word in line.text for word in options.words)):
             continue
         row = traced(line, options)
-        tried, told = tried + 1, told + ("profile" in row)
+        tried, successes = tried + 1, successes + ("profile" in row)
         with options.rows.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         print(shown(row, options.gpu), flush=True)
-    print(f"{told} of {tried} traced")
+    print(f"{successes} of {tried} traced")
 
 
 if __name__ == "__main__":

@@ -67,12 +67,12 @@ class WideBlock(nn.Module):
             nn.Conv2d(width, width, 3, 1, 1, bias=False),
         )
         same = before == width and stride == 1
-        self.beside = nn.Identity() if same else nn.Conv2d(before, width, 1, stride, bias=False)
+        self.bypass = nn.Identity() if same else nn.Conv2d(before, width, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's output."""
         x = self.first(x)
-        out: Tensor = self.body(x) + self.beside(x)
+        out: Tensor = self.body(x) + self.bypass(x)
         return out
 
 
@@ -116,8 +116,8 @@ class UNet(nn.Module):
         for n, block in enumerate(self.down):
             x = block(self.pool(x) if n else x)
             kept.append(x)
-        for up, merge, beside in zip(self.up, self.merge, reversed(kept[:-1]), strict=True):
-            x = merge(torch.cat([beside, up(x)], 1))
+        for up, merge, bypass in zip(self.up, self.merge, reversed(kept[:-1]), strict=True):
+            x = merge(torch.cat([bypass, up(x)], 1))
         out: Tensor = self.last(x)
         return out
 

@@ -59,7 +59,7 @@ def _simulated(record: Any, memory_mib: int, until_s: float, records: Path) -> N
     gpus = SimulatedGpus(Path(os.environ["RAD_SIMULATED_GPUS"], os.environ["SLURMD_NODENAME"]))
     shown = os.environ.get("RAD_GPUS") or os.environ["CUDA_VISIBLE_DEVICES"]
     gpus.hold(
-        next(card.uuid for card in gpus.gpus() if shown in (card.uuid, str(card.index))),
+        next(gpu.uuid for gpu in gpus.gpus() if shown in (gpu.uuid, str(gpu.index))),
         memory_mib << 20,
         smact=0.1,
     )

@@ -67,5 +67,5 @@ def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:
         other_formats.check(text, path=path, parsed=False)
         raise
     summary = batch_first(parsed)
-    doubts = (*ways.check(summary, path=path), *contradictions.check(summary, setup, path=path))
-    return replace(summary, warnings=(*summary.warnings, *doubts)) if doubts else summary
+    found = (*ways.check(summary, path=path), *contradictions.check(summary, setup, path=path))
+    return replace(summary, warnings=(*summary.warnings, *found)) if found else summary

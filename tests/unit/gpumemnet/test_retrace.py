@@ -66,9 +66,9 @@ def test_the_largest_batch_is_found_by_traces_above_and_below(tmp_path: Path, tr
     done = advice(tmp_path, saved(64, "python", "t.py", "--batch-size", "64"), "--largest", "--json")
     rows = json.loads(done.stdout)["largest"]
     assert 1024 in traced and len(traced) <= 7
-    assert all(row["booked_mib"] <= row["room_mib"] for row in rows)
+    assert all(row["booked_mib"] <= row["has_mib"] for row in rows)
     for row in rows:  # each sample takes 50 MiB
-        assert row["room_mib"] - row["booked_mib"] < 100
+        assert row["has_mib"] - row["booked_mib"] < 100
 
 
 def test_a_sweep_has_a_row_for_each_batch_size_and_no_dashes(tmp_path: Path, traced: list[int]) -> None:
@@ -80,7 +80,7 @@ def test_a_sweep_has_a_row_for_each_batch_size_and_no_dashes(tmp_path: Path, tra
 
 def test_gpus_are_compared_without_a_trace(tmp_path: Path, traced: list[int]) -> None:
     done = advice(tmp_path, saved(64, "python", "t.py"), "--compare", "--json")
-    assert all(row["booked_mib"] for row in json.loads(done.stdout)["cards"]) and not traced
+    assert all(row["booked_mib"] for row in json.loads(done.stdout)["gpus"]) and not traced
 
 
 @pytest.mark.parametrize("words", [("python", "t.py"), ()])
