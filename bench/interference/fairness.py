@@ -1,4 +1,4 @@
-"""What a user with one training gets beside a user with ten on one GPU, and what weighing them changes.
+"""What a user with one training gets next to a user with ten on one GPU, and what weighing them changes.
 
     python bench/interference/fairness.py OUT.json [--seconds 5] [--limit-s 120]
 
@@ -215,7 +215,7 @@ def _train(model: str, seconds: float, device: str, start: int, ready: int) -> f
         steps(2)
         done += 2
     ended_s = time.monotonic()
-    while time.monotonic() - began_s < seconds + 1.5:  # the others are measured beside it
+    while time.monotonic() - began_s < seconds + 1.5:  # the others are measured next to it
         steps(1)
     return round(batch * done / (ended_s - began_s), 1)
 

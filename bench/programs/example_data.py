@@ -150,7 +150,7 @@ def cora(root: Path) -> None:
 
 
 def below(root: Path, folder: str, name: str) -> None:
-    """Show some data in a folder besides, where another script looks for them.
+    """Also show some data in a folder where another script looks for them.
 
     Args:
         root: Folder of all data.

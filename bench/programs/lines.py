@@ -85,7 +85,7 @@ def parsed(text: str) -> Line:
 
 
 def lay(line: Line, sources: Path, data: Path | None, folder: Path) -> Path:
-    """Make the folder that a program runs in: a copy of its clone, with the data beside and below; return it.
+    """Make the folder that a program runs in: a copy of its clone, with the data next to it and below; return it.
 
     Args:
         line: The program.
@@ -126,7 +126,7 @@ def lay(line: Line, sources: Path, data: Path | None, folder: Path) -> Path:
 
 
 def variables(line: Line, work: Path, environment: dict[str, str]) -> dict[str, str]:
-    """Return the variables that a program gets besides.
+    """Return the further variables that a program gets.
 
     Args:
         line: The program.

@@ -1,14 +1,14 @@
 """Measure the memory of programs on GPUs: python bench/programs/measure_programs.py LIST --out FOLDER.
 
 LIST is programs.txt (public training programs, with clones in --sources) or settings.txt (networks under settings of
-PyTorch), both beside this. Each program runs unchanged until it has made ten optimizer steps or ends, several beside
+PyTorch), both next to this. Each program runs unchanged until it has made ten optimizer steps or ends, several next to
 each other on each GPU; those marked `alone` have it for themselves, and wait for it when their packages are imported
 already. One line of JSON a program goes to FOLDER/LIST.jsonl as soon as it is done:
 
 - "process_peak_bytes": the most that NVML showed of the process that trains, "other_processes_bytes" of its others;
 - "reserved_peak_bytes", "allocated_peak_bytes": what PyTorch's allocator says, however short a peak was;
 - "held_by_step_bytes" and "outside_by_step_bytes": after each of the first steps, what the allocator held and what
-  NVML saw beside it. The exact peak of the process is the reserved peak and what is outside.
+  NVML saw next to it. The exact peak of the process is the reserved peak and what is outside.
 
 With --done, lines that an earlier file has are left out, so that a run that was cut off goes on.
 """

@@ -1,6 +1,6 @@
 """Small data for programs.txt: python bench/programs/program_data.py FOLDER; needs NumPy and torch.
 
-Beside what example_data.py and repository_data.py make: CelebA with its attributes, shapes as clouds of points, views
+Next to what example_data.py and repository_data.py make: CelebA with its attributes, shapes as clouds of points, views
 of a scene, a corpus under the names of Penn Treebank, graphs, and weights under the names that torchvision downloads.
 """
 

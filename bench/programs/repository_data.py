@@ -101,7 +101,9 @@ def boxes(root: Path) -> None:
             image(root / "boxes" / "images" / split / f"{n:06}.png", 640, 480)
             label = root / "boxes" / "labels" / split / f"{n:06}.txt"
             label.parent.mkdir(parents=True, exist_ok=True)
-            label.write_text("".join(f"{k} 0.{k + 2} 0.{k + 3} 0.2 0.2\n" for k in range(5)), encoding="utf-8")
+            label.write_text(
+                "".join(f"{k} 0.{k + 2} 0.{k + 3} 0.2 0.2\n" for k in range(5)), encoding="utf-8"
+            )
     names = "\n" + "".join(f"  {n}: thing{n}\n" for n in range(80))
     listed = json.dumps([f"thing{n}" for n in range(80)])
     for name, classes in (("boxes.yaml", names), ("boxes_listed.yaml", f" {listed}\n")):
