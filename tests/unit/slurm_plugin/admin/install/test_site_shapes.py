@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.doctor.checks.device_isolation import check_apart
-from slurm_plugin.admin.doctor.checks.gpu_memory import check_cards
+from slurm_plugin.admin.doctor.checks.gpu_memory import check_gpu_memory
 from slurm_plugin.admin.doctor.checks.gres_conf import fitting_mib, shards_per_gpu
 from slurm_plugin.admin.doctor.checks.partitions import check_partitions
 from slurm_plugin.admin.doctor.checks.slurm_conf import check_slurm_conf
@@ -204,7 +204,7 @@ def test_only_whole_gpus_are_counted_and_sized() -> None:
     facts = dataclasses.replace(
         GOOD, config=config, slurm=ConfFile(settings=SLURM, lines=lines), gres=gres, readings=None
     )
-    assert not [each for each in check_cards(facts) if "different numbers" in each.text]
+    assert not [each for each in check_gpu_memory(facts) if "different numbers" in each.text]
 
 
 def test_shards_on_a_node_with_instances_are_those_of_its_gpus() -> None:
