@@ -12,7 +12,11 @@ from dataclasses import replace
 from slurm_plugin.core.booking.available_gres import AvailableGres
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.comments.admin_comment import Fault, Note, read_signed, signed_note
-from slurm_plugin.core.comments.signed_comment import signed_booking, with_signed_booking
+from slurm_plugin.core.comments.signed_comment import (
+    read_signed_booking,
+    signed_booking,
+    with_signed_booking,
+)
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.events import Event, EventKind
@@ -74,8 +78,13 @@ def requeue_next_attempt(
     elif view.restarts != restart + 1 or view.state not in _WAITING:
         detail = f"it is {view.state} after {view.restarts} restarts by now"
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=detail)
+    isolated = _isolated(view, outcome, key)
+    if isolated is not None:
+        recovery = replace(recovery, reason=f"{recovery.reason} for a server of its own")
     delay_s = control.requeue_delay_s()
     change = _change(view, recovery, outcome, available, delay_s, key, restart=restart + 1)
+    if isolated is not None:
+        change = replace(change, comment=isolated)
     try:
         control.update(job.job_id, change)
     except SlurmError as exc:
@@ -88,6 +97,20 @@ def requeue_next_attempt(
             detail=f"{recovery.reason}; but its request could not be changed: {exc}",
         )
     return Event(kind=EventKind.RUNS_AGAIN, detail=recovery.reason)
+
+
+def _isolated(view: JobView, outcome: Outcome, key: bytes) -> str | None:
+    """Return the comment of a job that gets a server of its own, since its last one ended; None for other jobs.
+
+    If this job caused that, it does so again alone, and is known.
+    """
+    booking = (
+        read_signed_booking(view.comment, user_id=view.user_id, key=key) if outcome.server_ends else None
+    )
+    if booking is None:
+        return None
+    signed = signed_booking(replace(booking, own_server=True), user_id=view.user_id, key=key)
+    return with_signed_booking(view.comment, signed)
 
 
 def _change(
