@@ -1,4 +1,4 @@
-"""The job that caused a fatal GPU fault on a shared MPS server: it runs apart from other users for a while."""
+"""The job that caused a fatal GPU fault where users share MPS servers: it runs apart from them for a while."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def apart(
     outcome: Outcome,
     settings: PartitionConfig | None,
 ) -> str:
-    """Record the fault of a job on a shared server and return a sentence on its quarantine; "" if it caused none.
+    """Record the fault of a job and return a sentence on its quarantine; "" if it is not known to have caused one.
 
     Args:
         job: The job, as slurmd passes it to its hooks.
@@ -32,15 +32,17 @@ def apart(
     from slurm_plugin.mps.quarantine import Caused, add_fault, faults_of, quarantine_of
 
     faults = faults_of(node.run, job.user_id)  # rad-monitor's record: the job may have ended with any status
-    recorded = any((one.job_id, one.restart) == (job.job_id, allocation.restart) for one in faults)
+    recorded = any(
+        one.certain and (one.job_id, one.restart) == (job.job_id, allocation.restart) for one in faults
+    )
     if outcome.kind != "failed" and not recorded:
         return ""
     from slurm_plugin.guard.incident_file import read_incidents  # an ordinary job caused no fault
     from slurm_plugin.guard.incidents import caused_fault
 
     now_s = node.clock.now_s()
-    fault = caused_fault(job.job_id, read_incidents(node.run), now_s=now_s)
-    if fault is not None and not recorded:
+    fault = None if recorded else caused_fault(job.job_id, read_incidents(node.run), now_s=now_s)
+    if fault is not None:
         caused = Caused(
             job_id=job.job_id,
             restart=allocation.restart,
@@ -56,9 +58,5 @@ def apart(
     found = quarantine_of(faults, job_id=job.job_id, profile_key=allocation.profile_key, now_s=now_s)
     if found is None:
         return ""
-    count = len(fault.victims) if fault is not None else 0
-    ended = f"{count} other job{'s' * (count != 1)}" if count else "its MPS server"
     whose = "all its user's jobs" if found.all_jobs else "jobs of its user and model"
-    return (
-        f"its GPU fault ended {ended}; until {found.until} {whose} share no MPS server with other users here"
-    )
+    return f"its GPU fault ended its MPS server; until {found.until} {whose} share none with other users here"

@@ -12,7 +12,11 @@ from dataclasses import replace
 from slurm_plugin.core.booking.available_gres import AvailableGres
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.comments.admin_comment import Fault, Note, read_signed, signed_note
-from slurm_plugin.core.comments.signed_comment import signed_booking, with_signed_booking
+from slurm_plugin.core.comments.signed_comment import (
+    read_signed_booking,
+    signed_booking,
+    with_signed_booking,
+)
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.events import Event, EventKind
@@ -68,10 +72,14 @@ def requeue_next_attempt(
         return Event(kind=EventKind.NOT_RUN_AGAIN, detail=why_not)
     if view.restarts == restart:
         control.requeue(job.job_id)
+    isolated = _isolated(view, outcome, key)
+    if isolated is not None:
+        recovery = replace(recovery, reason=f"{recovery.reason} for a server of its own")
     note = _note(view, recovery, outcome, control.requeue_delay_s(), restart=restart + 1, key=key)
     change = JobChange(
         admin_comment=signed_note(note, job_id=view.job_id, user_id=view.user_id, key=key),
         start_in_s=max(START_IN_S, note.start_in_s or 0),
+        comment=isolated,
     )
     if outcome.kind not in ("victim", "idle"):  # these are rerun unchanged
         change = _with_request(change, view, recovery.booking, outcome, available, key)
@@ -112,6 +120,20 @@ def _updated(control: SlurmControl, job_id: int, change: JobChange, reason: str)
         control.update(job_id, replace(change, gres=None, per_task=None))
         reason = f"{reason}; but its request could not be changed: {exc}"
     return Event(kind=EventKind.RUNS_AGAIN, detail=reason)
+
+
+def _isolated(view: JobView, outcome: Outcome, key: bytes) -> str | None:
+    """Return the comment of a job that gets a server of its own, since its last one ended; None for other jobs.
+
+    If this job caused that, it does so again alone, and is known.
+    """
+    if not outcome.server_ends:
+        return None
+    booking = read_signed_booking(view.comment, user_id=view.user_id, key=key)
+    if booking is None:
+        return None
+    signed = signed_booking(replace(booking, own_server=True), user_id=view.user_id, key=key)
+    return with_signed_booking(view.comment, signed)
 
 
 def _note(

@@ -34,8 +34,9 @@ def end_server(run: Path, gpus: Path, pid: int) -> tuple[int, ...]:
             continue
         gpu = next(one for one in readings if one.uuid == folder.parent.parent.name)
         clients = [one.pid for one in gpu.processes if (key := job_of(one.pid)) and key[0] in jobs]
+        named = next((client for client in clients if client != pid), pid)  # as a real one often does
         texts = (
-            f"Client {{PID: {pid}, Context: 1}} encountered a fatal GPU error.",
+            f"Client {{PID: {named}, Context: 1}} encountered a fatal GPU error.",
             "The following client process have a sticky error set:",
             *map(str, clients),
             "End of the list",

@@ -53,8 +53,11 @@ def _quarantine(node: Node, demand: Demand) -> str:
     )
     if found is None:
         return ""
-    whose = "jobs of its user" if found.all_jobs else "a job of its user and model"
-    return f"no MPS server with other users until {found.until}: {whose} caused GPU faults"
+    why = "a GPU fault ended the one that its user's job shared"
+    if found.certain:
+        whose = "jobs of its user" if found.all_jobs else "a job of its user and model"
+        why = f"{whose} caused GPU faults"
+    return f"no MPS server with other users until {found.until}: {why}"
 
 
 def note_apart(node: Node, job: HookJob, apart: str) -> str:

@@ -23,8 +23,8 @@ FAULT_S = 60.0
 """A job whose CUDA calls fail may take this long to end: it writes its output and waits for its data loaders."""
 
 MOST_UNEXPLAINED = 5
-"""Reruns of a job for MPS servers that ended for an unknown reason. After these, such an end no longer explains the
-job's end: the job itself may be the cause, again in each run. Requeues and preemptions do not count."""
+"""Reruns of a job for MPS servers that ended and no job is known to have caused it. After these, such an end no longer
+explains the job's end: the job itself may be the cause, again in each run. Requeues and preemptions do not count."""
 
 JOINED_S = 30.0
 """Samples of one violation at most this far apart are one incident."""
@@ -46,8 +46,8 @@ class Incident:
     """One incident.
 
     Attributes:
-        kind: As a finding's; "fault": a client of an MPS server made an invalid write, and all its clients ended;
-            "server": an MPS server died.
+        kind: As a finding's; "fault": an invalid memory access of the only job on an MPS server; "server": an MPS
+            server ended with the jobs on it, and which of them caused that, if any, is not known.
         gpu: UUID of the GPU.
         first_s: When it was first seen, seconds since the epoch.
         last_s: When it was last seen.
@@ -55,7 +55,7 @@ class Incident:
         culprit_user_id: That job's user; None if unknown.
         restart: Restart count of the culprit's run.
         least_free_bytes: The least free memory of the GPU during the incident.
-        victims: Jobs whose processes ended with it, where root's own log shows that.
+        victims: Jobs that were on the MPS server.
         stopped: Whether the culprit was stopped for it.
         rerun: Whether the culprit is to run again.
         detail: One sentence for people.
@@ -160,9 +160,8 @@ def diagnosis_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -
 
     A job that ran out of memory is a victim only if its usage and its failed request fit within its limit, and another
     job or process used memory without a right to it on the same GPU at that time, and too little memory was left.
-    A job that failed otherwise is a victim only in two cases. Either the MPS server's own log names its process among
-    those that another process's fault ended. Or the server is gone, the log does not name the job itself as the cause,
-    and the job has not been rerun often.
+    A job that failed otherwise is a victim only if its MPS server ended, the job was not alone on a server that it
+    ended by a fault, and it has not been rerun often for that.
 
     Args:
         ended: The job.
@@ -194,7 +193,7 @@ def diagnosis_of(ended: Ended, incidents: Sequence[Incident], *, now_s: float) -
 
 
 def caused_fault(job_id: int, incidents: Sequence[Incident], *, now_s: float) -> Incident | None:
-    """Return the last fault that a job caused a moment ago, according to the log of its MPS server; None for none.
+    """Return the last fault that a job caused a moment ago, alone on its MPS server; None for none.
 
     Args:
         job_id: The job.
@@ -226,7 +225,8 @@ def _took_memory_of(one: Incident, ended: Ended, now_s: float) -> bool:
 def _ended_with(one: Incident, ended: Ended, now_s: float) -> bool:
     return (
         ended.outcome.kind in ("failed", "gpu-oom")
-        and (one.kind == "fault" or (one.kind == "server" and ended.server_ends < MOST_UNEXPLAINED))
+        and one.kind == "server"
+        and ended.server_ends < MOST_UNEXPLAINED
         and ended.job_id in one.victims
         and abs(now_s - one.last_s) <= FAULT_S
     )

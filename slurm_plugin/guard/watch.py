@@ -22,7 +22,7 @@ from slurm_plugin.core.placement.servers import is_shared, user_of
 from slurm_plugin.core.process.identity import PROC, Process
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.node import Allocation
-from slurm_plugin.guard.faults import Seen, fault_incidents, suspects_of
+from slurm_plugin.guard.faults import Seen, fault_incident
 from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.findings import findings
 from slurm_plugin.guard.incident_file import read_incidents, write_incidents
@@ -99,7 +99,7 @@ class Guard:
         self._lost: dict[int, float] = {}
         self._leaving = Leaving(self._incidents)
         self._seen: dict[int, Seen] = {}
-        self._served: dict[tuple[str, str], dict[int, tuple[int, float]]] = {}
+        self._served: dict[tuple[str, str], dict[int, int]] | None = None
         self._runs: dict[int, Allocation] = {}
 
     def look(
@@ -143,7 +143,7 @@ class Guard:
         self._strikes, sure = confirmed(found, self._strikes, now_s=monotonic_s)
         new = [incident_of(one, now_s=now_s) for one in found]
         new += [incident_of(one, now_s=now_s, stopped=one.response != "warn") for one in sure]
-        new += self._mps_incidents(ledger, now_s, monotonic_s)
+        new += self._mps_incidents(ledger, now_s)
         self._incidents = with_incidents(self._incidents, new, now_s=now_s)
         try:
             if self._incidents != self._written:
@@ -218,60 +218,52 @@ class Guard:
             if one.job_id is not None and one.certain
         }
 
-    def _mps_incidents(self, ledger: Ledger, now_s: float, sampled_s: float) -> list[Incident]:
+    def _mps_incidents(self, ledger: Ledger, now_s: float) -> list[Incident]:
         """Return the faults that MPS servers reported, and the servers that ended while jobs used them."""
-        on_servers = self._mps.users()
-        self._served = {
-            at: {job: last for job, last in jobs.items() if sampled_s - last[1] <= PIDS_KEPT_S}
-            for at, jobs in self._served.items()
-        }
-        for at, jobs in on_servers.items():
-            self._served.setdefault(at, {}).update(
-                (job, (user_id, sampled_s)) for job, user_id in jobs.items()
-            )
-        self._served = {at: jobs for at, jobs in self._served.items() if jobs}
-        served = {job for jobs in self._served.values() for job in jobs}
+        before, self._served = self._served, self._mps.users()
+        served = {at: (before or {}).get(at, {}) | jobs for at, jobs in self._served.items()}
+        served = (before or {}) | served  # its Epilog may have released a job before the log is read
+        jobs_there = {job for jobs in served.values() for job in jobs}
         current = {allocation.job_id: allocation for allocation in ledger.allocations}
-        self._runs = {job: run for job, run in (self._runs | current).items() if job in served}
+        self._runs = {job: run for job, run in (self._runs | current).items() if job in jobs_there}
         found: list[Incident] = []
         for (gpu, key), faults in self._log.faults().items():
-            on_server = on_servers.get((gpu, key), {}).keys()
-            users = {
-                job: user_id
-                for job, (user_id, _) in self._served.get((gpu, key), {}).items()
-                if user_of(key) is None
-            }
+            jobs = served.get((gpu, key), {})
             for fault in faults:
-                incidents = fault_incidents(
+                incident = fault_incident(
                     fault,
                     gpu=gpu,
                     user_id=user_of(key),
+                    jobs=jobs,
                     seen=self._seen,
-                    on_server=on_server,
-                    users=users,
+                    fresh=before is not None,  # otherwise it may have been there before this monitor
                     now_s=now_s,
-                    sampled_s=sampled_s,
                 )
-                found += incidents
-                culprit = incidents[0].culprit
-                if is_shared(key) and self._config.mode == "enforce":
-                    suspects = suspects_of(fault, on_server=on_server, users=users)
-                    self._keep_apart(suspects if culprit is None else (culprit,), users, now_s)
+                if incident is None:
+                    continue
+                found.append(incident)
+                if before is not None and self._config.mode == "enforce":
+                    self._keep_apart(incident, key, jobs)
         found += ended_servers(self._mps, now_s=now_s, proc=self._proc)
         return found
 
-    def _keep_apart(self, culprits: Sequence[int], users: Mapping[int, int], now_s: float) -> None:
-        """Record a fault of these jobs, now: its job may run on, or end in any way."""
-        for job in culprits:
+    def _keep_apart(self, incident: Incident, key: str, users: Mapping[int, int]) -> None:
+        """Record a fault of the jobs that may have caused it, now: they may run on, or end in any way."""
+        for job in incident.victims if incident.culprit is None else (incident.culprit,):
             run = self._runs.get(job)
+            settings = None if run is None else self._config.partition(run.partition)
+            user_id = users.get(job, user_of(key))
+            if user_id is None or not (is_shared(key) or (settings and settings.mps_server != "user")):
+                continue  # its user shares no server with others
             caused = Caused(
                 job_id=job,
                 restart=0 if run is None else run.restart,
                 profile_key=None if run is None else run.profile_key,
-                time_s=now_s,
+                time_s=incident.last_s,
+                certain=incident.culprit is not None,
             )
             try:
-                add_fault(self._run, users[job], caused, clock=self._clock)
+                add_fault(self._run, user_id, caused, clock=self._clock)
             except MpsError as exc:
                 what = about(EventKind.TROUBLE, job_id=job)
                 log.warning("job %d: its GPU fault is not recorded: %s", job, exc, extra=what)

@@ -33,10 +33,7 @@ class LogWatch:
         self._last: dict[Path, list[str]] = {}
 
     def faults(self) -> dict[tuple[str, str], tuple[Fault, ...]]:
-        """Return the faults since the last round, by GPU and key of the server.
-
-        A fault may be returned twice if its lines came in two rounds.
-        """
+        """Return the faults since the last round, by GPU and key of the server, each once."""
         found: dict[tuple[str, str], tuple[Fault, ...]] = {}
         paths = set(self._folder.glob(f"*/*/{LOG}"))
         self._offsets = {path: offset for path, offset in self._offsets.items() if path in paths}
@@ -46,8 +43,8 @@ class LogWatch:
                 lines = self._new_lines(path)
             except OSError:
                 continue
-            before, self._last[path] = self._last.get(path, []), lines
-            faults = faults_in([*before, *lines]) if lines else ()
+            faults = faults_in([*self._last.get(path, []), *lines])
+            self._last[path] = [] if faults else lines  # the lines of one fault may come in two rounds
             if faults:
                 found[path.parent.parent.name, path.parent.name] = faults
         return found

@@ -1,10 +1,12 @@
-"""Quarantine: jobs that caused a fatal GPU fault on a shared MPS server run apart from other users for a while.
+"""Quarantine: after a fatal GPU fault where users share MPS servers, jobs run apart from other users for a while.
 
-    RUN/mps-faults/1000.json   root's: the faults that jobs of user 1000 caused on this node, one row each
+    RUN/mps-faults/1000.json   root's: the faults of user 1000 on this node, one row for each of its jobs concerned
 
-After a first fault the job and other jobs of its user and model are apart, after a second one all jobs of the user.
-Each fault doubles the time. rad-monitor records a fault as soon as it sees it, as the job may run on. No job of another
-user joins the server of such a job. A reboot of the node ends a quarantine.
+A job that faulted alone on its server caused the fault. After a first one the job and other jobs of its user and model
+are apart, after a second one all jobs of the user; each doubles the time. Where several jobs were on the server, any of
+them may have caused it: all jobs of their users are apart for FIRST_S after the last such fault, which counts no
+further. rad-monitor records a fault as soon as it sees it, as the job may run on. No job of another user joins the
+server of such a job. A reboot of the node ends a quarantine.
 """
 
 from __future__ import annotations
@@ -25,25 +27,27 @@ LONGEST_S = 86_400.0
 KEPT_S = 7 * LONGEST_S
 """A fault counts towards later quarantines for so long."""
 MOST = 100
-"""Faults of one user that are kept."""
+"""Faults of one user that are kept, of those that are certain and of the others."""
 LOCK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caused:
-    """One fault that a job caused.
+    """One fault that a job caused, or may have caused.
 
     Attributes:
         job_id: The job.
         restart: Restart count of its run.
         profile_key: Hash of its model and training setup; None if unknown.
         time_s: When, seconds since the epoch.
+        certain: Whether the job was alone on the server; otherwise another one may have caused it.
     """
 
     job_id: int
     restart: int
     profile_key: str | None
     time_s: float
+    certain: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +57,12 @@ class Quarantine:
     Attributes:
         until_s: When it ends, seconds since the epoch.
         all_jobs: Whether it holds for all jobs of the user; otherwise for those of one model.
+        certain: Whether a job of the user is known to have caused a fault.
     """
 
     until_s: float
     all_jobs: bool
+    certain: bool = True
 
     @property
     def until(self) -> str:
@@ -70,23 +76,30 @@ def quarantine_of(
     """Return the quarantine of a job; None if there is none.
 
     Args:
-        faults: Those that jobs of its user caused on this node.
+        faults: Those of its user on this node.
         job_id: The job.
         profile_key: Hash of its model and training setup; None if unknown, which is treated as one model.
         now_s: Seconds since the epoch.
     """
-    counted = [one for one in faults if 0.0 <= now_s - one.time_s <= KEPT_S]
-    if not counted:
-        return None
-    last = max(counted, key=lambda one: one.time_s)
-    until_s = last.time_s + min(LONGEST_S, FIRST_S * 2.0 ** (len(counted) - 1))
-    all_jobs = len(counted) > 1
-    meant = all_jobs or job_id == last.job_id or profile_key == last.profile_key
-    return Quarantine(until_s=until_s, all_jobs=all_jobs) if meant and now_s < until_s else None
+    past = [one for one in faults if 0.0 <= now_s - one.time_s <= KEPT_S]
+    found = [
+        Quarantine(until_s=one.time_s + FIRST_S, all_jobs=True, certain=False)
+        for one in past
+        if not one.certain
+    ]
+    counted = [one for one in past if one.certain]
+    if counted:
+        last = max(counted, key=lambda one: one.time_s)
+        until_s = last.time_s + min(LONGEST_S, FIRST_S * 2.0 ** (len(counted) - 1))
+        all_jobs = len(counted) > 1
+        if all_jobs or job_id == last.job_id or profile_key == last.profile_key:
+            found.append(Quarantine(until_s=until_s, all_jobs=all_jobs))
+    longest = max(found, key=lambda one: one.until_s, default=None)
+    return longest if longest is not None and now_s < longest.until_s else None
 
 
 def caused_lately(run: Path, users: Mapping[int, int], *, now_s: float) -> bool:
-    """Return whether a job among these caused a fault and is under quarantine: it may cause the next one.
+    """Return whether a job among these may have caused a fault and is under quarantine: it may cause the next one.
 
     Args:
         run: `paths.run`.
@@ -103,7 +116,7 @@ def caused_lately(run: Path, users: Mapping[int, int], *, now_s: float) -> bool:
 
 
 def faults_of(run: Path, user_id: int) -> tuple[Caused, ...]:
-    """Return the faults that jobs of a user caused on this node; none if there is no readable file.
+    """Return the faults of a user on this node; none if there is no readable file.
 
     Args:
         run: `paths.run`.
@@ -117,6 +130,7 @@ def faults_of(run: Path, user_id: int) -> tuple[Caused, ...]:
                 restart=int(row["restart"]),
                 profile_key=None if row["profile_key"] is None else str(row["profile_key"]),
                 time_s=float(row["time_s"]),
+                certain=row.get("certain", True) is not False,
             )
             for row in rows
         )
@@ -125,7 +139,7 @@ def faults_of(run: Path, user_id: int) -> tuple[Caused, ...]:
 
 
 def add_fault(run: Path, user_id: int, fault: Caused, *, clock: Clock) -> tuple[Caused, ...]:
-    """Record a fault, once for a run of a job, and return all of its user.
+    """Record a fault and return all of its user: a certain one once for a run, of the others a job's last.
 
     Args:
         run: `paths.run`.
@@ -141,9 +155,15 @@ def add_fault(run: Path, user_id: int, fault: Caused, *, clock: Clock) -> tuple[
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with locked(path, clock, Deadline(clock, LOCK_S)):
             before = faults_of(run, user_id)
-            if any((one.job_id, one.restart) == (fault.job_id, fault.restart) for one in before):
+            certain = [one for one in before if one.certain]
+            others = [one for one in before if not one.certain]
+            if not fault.certain:
+                others = [*(one for one in others if one.job_id != fault.job_id), fault]
+            elif any((one.job_id, one.restart) == (fault.job_id, fault.restart) for one in certain):
                 return before
-            after = (*before, fault)[-MOST:]
+            else:
+                certain.append(fault)
+            after = (*certain[-MOST:], *others[-MOST:])
             replace_file(path, json.dumps([asdict(one) for one in after]).encode(), mode=0o600)
             return after
     except OSError as exc:

@@ -18,6 +18,7 @@ from lab.watch import job_of
 from slurm_plugin.core.placement.servers import server_key
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.mps.access import admitted
+from slurm_plugin.mps.quarantine import faults_of
 from slurm_plugin.slurm.commands import SlurmCommands
 from tests.cluster.conftest import jobs_on, started
 
@@ -61,6 +62,21 @@ def reaches(user: str, pipe: Path) -> bool:
     )
 
 
+def faults(own: Cluster, job: int, *, restart: int) -> int:
+    """Let a run of a job fault once it is sampled; return how many processes ended."""
+    gpus, folder = own.place.gpus("n0"), own.place.run / "n0"
+
+    def pids() -> list[int]:
+        held = SimulatedGpus(gpus).read()[0].processes
+        return [one.pid for one in held if job_of(one.pid) == (job, restart)]
+
+    own.wait("it holds memory", lambda: bool(pids()), 30)
+    window = folder / "monitor" / "window.json"
+    before = window.stat().st_mtime_ns
+    own.wait("a sample", lambda: window.stat().st_mtime_ns > before + 1_500_000_000, 10)
+    return len(end_server(folder, gpus, pids()[0]))
+
+
 def test_two_users_share_a_server_until_one_has_no_job_there(jobs: Jobs, own: Cluster) -> None:
     first, pipe = starts(jobs, FIRST)
     assert admitted(pipe) == ids(FIRST)
@@ -78,28 +94,32 @@ def test_two_users_share_a_server_until_one_has_no_job_there(jobs: Jobs, own: Cl
     own.wait("the server is gone", lambda: not pipe.exists(), 30)
 
 
-def test_a_fault_costs_its_own_job_the_server_and_the_other_a_rerun(jobs: Jobs, own: Cluster) -> None:
+def test_after_a_fault_each_job_runs_again_alone_and_the_one_at_fault_ends(jobs: Jobs, own: Cluster) -> None:
     culprit, pipe = starts(jobs, FIRST)
     victim, _ = starts(jobs, SECOND)
-    gpus = own.place.gpus("n0")
-    pid = next(one.pid for one in SimulatedGpus(gpus).read()[0].processes if job_of(one.pid) == (culprit, 0))
-    window = own.place.run / "n0" / "monitor" / "window.json"
-    before = window.stat().st_mtime_ns
-    own.wait("a sample", lambda: window.stat().st_mtime_ns > before + 1_500_000_000, 10)
-    assert len(end_server(own.place.run / "n0", gpus, pid)) == 2
-    own.wait("the culprit ended", lambda: jobs.state(culprit) == "FAILED", 30)
-    own.wait("the other runs again", lambda: jobs.restarts(victim) == 1, 30)
-    found = jobs.wait(victim, "RUNNING", timeout_s=60)
-    assert f"failed because of another job (job {culprit}), requeued unchanged" in found["AdminComment"]
+    assert faults(own, culprit, restart=0) == 2
+    for job in (culprit, victim):
+        own.wait("it runs again", lambda job=job: jobs.restarts(job) == 1, 30)  # type: ignore[misc]
+        found = jobs.wait(job, "RUNNING", timeout_s=60)
+        assert "failed with its MPS server, requeued for a server of its own" in found["AdminComment"]
+        own.wait("it has one", lambda job=job: (pipe.parents[1] / f"j{job}").is_dir(), 30)  # type: ignore[misc]
 
-    apart, own_pipe = starts(jobs, FIRST)
-    assert (
-        own_pipe.parent.name == str(pwd.getpwnam(FIRST).pw_uid)
-        and own_pipe.parent.parent == pipe.parent.parent
-    )
-    shown = "no MPS server with other users until"
+    apart, own_pipe = starts(jobs, SECOND)
+    assert own_pipe.parents[1] == pipe.parents[1]
+    assert own_pipe.parent.name == str(pwd.getpwnam(SECOND).pw_uid)
+    shown = "a GPU fault ended the one that its user's job shared"
     own.wait("it is said", lambda: shown in jobs.fields(apart).get("AdminComment", ""), 20)
-    (own.place.run / "n0" / "mps-faults" / f"{pwd.getpwnam(FIRST).pw_uid}.json").unlink()
+
+    assert faults(own, culprit, restart=1) == 1
+    own.wait("the job at fault ended", lambda: jobs.state(culprit) == "FAILED", 30)
+    assert jobs.state(victim) == "RUNNING" and jobs.restarts(culprit) == 1
+    folder = own.place.run / "n0"
+    certain = {
+        user: [one.job_id for one in faults_of(folder, user) if one.certain] for user in ids(FIRST, SECOND)
+    }
+    assert certain == {pwd.getpwnam(FIRST).pw_uid: [culprit], pwd.getpwnam(SECOND).pw_uid: []}
+    for file in (folder / "mps-faults").glob("*.json"):
+        file.unlink()
 
 
 def test_a_job_that_wants_a_server_of_its_own_has_one(jobs: Jobs) -> None:

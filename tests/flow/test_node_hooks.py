@@ -152,19 +152,17 @@ def served_by(hooks: Hooks, job_id: int) -> str:
     return Path(pipe).parent.name
 
 
-def test_a_job_whose_fault_ended_others_runs_apart_from_them_for_a_while(tmp_path: Path) -> None:
+def test_after_a_fault_alone_its_job_runs_apart_from_other_users_for_a_while(tmp_path: Path) -> None:
     hooks = Hooks(tmp_path, partition='mps_server = "gpu"')
     hooks.run("prolog", 6)
     assert served_by(hooks, 6) == "all"
     now_s = SystemClock().now_s()
-    fault = Incident(
-        kind="fault", gpu="GPU-0", first_s=now_s, last_s=now_s, culprit=6, culprit_user_id=0, victims=(8, 9)
-    )
+    fault = Incident(kind="fault", gpu="GPU-0", first_s=now_s, last_s=now_s, culprit=6, culprit_user_id=0)
     write_incidents(tmp_path / "run", (fault,))
     for _ in range(2):
         hooks.run("epilog", 6, SLURM_JOB_EXIT_CODE="256")
-    assert "its GPU fault ended 2 other jobs; until " in hooks.log("epilog")
-    assert "jobs of its user and model share no MPS server with other users here" in hooks.log("epilog")
+    assert "its GPU fault ended its MPS server; until " in hooks.log("epilog")
+    assert "jobs of its user and model share none with other users here" in hooks.log("epilog")
     hooks.run("prolog", 7)
     assert served_by(hooks, 7) == hooks.slurm(7)["SLURM_JOB_UID"]
     assert "no MPS server with other users until " in hooks.log("prolog")
@@ -179,7 +177,7 @@ def test_who_causes_no_fault_or_shares_no_server_is_under_no_quarantine(tmp_path
     hooks = Hooks(tmp_path, partition="" if culprit == 6 else 'mps_server = "gpu"')
     hooks.run("prolog", 6)
     now_s = SystemClock().now_s()
-    fault = Incident(kind="fault", gpu="GPU-0", first_s=now_s, last_s=now_s, culprit=culprit, victims=(9,))
+    fault = Incident(kind="fault", gpu="GPU-0", first_s=now_s, last_s=now_s, culprit=culprit)
     write_incidents(tmp_path / "run", (fault,))
     hooks.run("epilog", 6, SLURM_JOB_EXIT_CODE="256")
     assert "MPS server" not in hooks.log("epilog")

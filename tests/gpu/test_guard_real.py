@@ -62,7 +62,7 @@ class Node:
         self.clients: list[Client] = []
         self.trainings: list[Training] = []
 
-    def job(self, job_id: int, *, user: int = USER, cap: int = CAP) -> dict[str, str]:
+    def job(self, job_id: int, *, user: int = USER, cap: int = CAP, key: str | None = None) -> dict[str, str]:
         """Reserve, and return a job's environment."""
         variables = Mps(self.run).acquire(
             gpu=self.gpu.uuid,
@@ -70,7 +70,7 @@ class Node:
             job_id=job_id,
             cap_bytes=cap,
             gpu_bytes=self.gpu.usable_bytes,
-            key=self.key,
+            key=key or self.key,
         )
         held = Allocation(
             job_id=job_id,
@@ -298,7 +298,7 @@ def test_honest_jobs_are_left_alone(node: Node, results: Results):
     assert full.beats_on()
 
 
-def test_a_fault_names_its_culprit_and_its_victims(node: Node, results: Results):
+def test_a_fault_ends_the_jobs_of_its_server_alone(node: Node, results: Results):
     culprit = node.client(node.job(1), 512, "fault")
     victim = node.client(node.job(2), 512)
     other = node.client(node.job(3, user=OTHER), 512, user=OTHER)
@@ -309,7 +309,7 @@ def test_a_fault_names_its_culprit_and_its_victims(node: Node, results: Results)
     node.sample_until("told", lambda: bool(node.incidents()))
     (one, *_) = node.incidents()
     results.add(kind=one.kind, culprit=one.culprit, victims=one.victims, detail=one.detail)
-    assert (one.kind, one.culprit, one.culprit_user_id, one.victims) == ("fault", 1, USER, (2,))
+    assert (one.kind, one.culprit, one.victims) == ("server", None, (1, 2))
     assert other.beats_on()
 
 

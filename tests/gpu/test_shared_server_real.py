@@ -110,7 +110,7 @@ def test_the_guard_ends_who_drops_his_limit_up_to_a_neighbours(node: Shared, res
     assert neighbour.beats_on()
 
 
-def test_a_fault_ends_both_users_and_names_the_job_at_fault(node: Shared, results: Results) -> None:
+def test_a_fault_ends_both_users_and_blames_neither(node: Shared, results: Results) -> None:
     culprit = node.client(node.job(1), 512, "fault")
     env = node.job(2, user=OTHER)
     victim = node.client(env, 512, user=OTHER)
@@ -120,17 +120,19 @@ def test_a_fault_ends_both_users_and_names_the_job_at_fault(node: Shared, result
     culprit.fault()
     node.sample_until("incident", lambda: bool(node.incidents()))
     (one, *_) = node.incidents()
+    results.add(pids={"job 1": culprit.pid, "job 2": victim.pid}, log=node.log())
     results.add(kind=one.kind, culprit=one.culprit, victims=one.victims, detail=one.detail)
-    assert (one.kind, one.culprit, one.culprit_user_id, one.victims) == ("fault", 1, USER, (2,))
+    assert (one.kind, one.culprit, one.culprit_user_id, one.victims) == ("server", None, None, (1, 2))
     assert "error" in failed(victim)
-    assert [one.job_id for one in faults_of(node.run, USER)] == [1]
+    for job, user in ((1, USER), (2, OTHER)):
+        assert [(row.job_id, row.certain) for row in faults_of(node.run, user)] == [(job, False)]
     later = node.client(node.job(3, user=OTHER), 512, user=OTHER)
     later.wait_ready()
     assert later.beats_on() and later.pid in node.listed("j3"), "on a server of its own"
 
 
-def test_a_process_that_no_sample_showed_is_known_by_its_user(node: Shared, results: Results) -> None:
-    """The daemon's log names the user of each pid that connects."""
+def test_a_process_that_no_sample_showed_blames_no_job_either(node: Shared, results: Results) -> None:
+    """The log names one of the clients, often a wrong one, and user 0 for each."""
     env, other = node.job(1), node.job(2, user=OTHER)
     stays, victim = node.client(env, 512), node.client(other, 512, user=OTHER)
     for client in (stays, victim):
@@ -143,9 +145,22 @@ def test_a_process_that_no_sample_showed_is_known_by_its_user(node: Shared, resu
     node.sample_until("incident", lambda: bool(node.incidents()))
     (one, *_) = node.incidents()
     results.add(pids={"job 1": [stays.pid, culprit.pid], "job 2": [victim.pid]}, log=node.log())
-    results.add(culprit=one.culprit, user=one.culprit_user_id, victims=one.victims, detail=one.detail)
-    assert (one.culprit, one.culprit_user_id, one.victims) == (1, USER, (2,))
-    assert [one.job_id for one in faults_of(node.run, USER)] == [1]
+    assert (one.kind, one.culprit, one.victims) == ("server", None, (1, 2))
+
+
+def test_a_job_that_faults_alone_is_known(node: Shared, results: Results) -> None:
+    neighbour = node.client(node.job(2, user=OTHER), 512, user=OTHER)
+    culprit = node.client(node.job(1, key="j1"), 512, "fault")
+    for client in (culprit, neighbour):
+        client.wait_ready()
+    assert culprit.pid in node.listed("j1")
+    node.sample_for(1.5)
+    culprit.fault()
+    node.sample_until("incident", lambda: bool(node.incidents()))
+    (one, *_) = node.incidents()
+    results.add(kind=one.kind, culprit=one.culprit, victims=one.victims, detail=one.detail)
+    assert (one.kind, one.culprit, one.culprit_user_id, one.victims) == ("fault", 1, USER, ())
+    assert neighbour.beats_on()
 
 
 def test_only_users_with_a_job_there_connect(node: Shared, results: Results) -> None:

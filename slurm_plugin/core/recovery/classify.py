@@ -158,6 +158,9 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
     """
     if partition.recovery == "off" or not booking.retry:
         return None
+    if outcome.kind == "victim" and outcome.server_ends:
+        reason = "failed with its MPS server, requeued"
+        return Recovery(booking=booking, boost_priority=outcome.corroborated, reason=reason)
     if outcome.kind == "victim":
         by = "" if outcome.culprit is None else f" (job {outcome.culprit})"
         reason = f"failed because of another job{by}, requeued unchanged"

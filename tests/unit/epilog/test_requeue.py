@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 
 from epilog.requeue import MOST_RESTARTS, requeue_next_attempt
 from slurm_plugin.core.comments.admin_comment import Note, read_note
-from slurm_plugin.core.comments.signed_comment import read_signed_booking, user_words
+from slurm_plugin.core.comments.signed_comment import (
+    read_signed_booking,
+    signed_booking,
+    user_words,
+)
 from slurm_plugin.core.config.load import GpuType, PartitionConfig
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.logs.events import Event, EventKind
@@ -179,6 +183,35 @@ def test_a_victim_runs_again_as_it_was() -> None:
     assert isinstance(change, JobChange) and (change.gres, change.comment) == (None, None)
     note = read_note(change.admin_comment or "")
     assert note is not None and (note.event, note.fault) == ("recovered", "victim")
+
+
+@pytest.mark.parametrize("ends", [0, 1])
+def test_a_job_whose_server_ended_gets_one_of_its_own_and_the_same_request(ends: int) -> None:
+    asked = Booking(kind="shared", memory_bytes=6 * GIB, cap_bytes=9 * GIB, shards=6, profile_key="ab")
+    comment = f"my words {signed_booking(asked, user_id=1000, key=KEY)}"
+    slurm = completing(comment=comment)  # type: ignore[arg-type]
+    recovery = Recovery(booking=replace(asked, memory_bytes=GIB), boost_priority=False, reason="requeued")
+    outcome = Outcome(kind="victim", server_ends=ends)
+    event = requeue_next_attempt(JOB, recovery, outcome, PARTITION, slurm, restart=0, key=KEY)
+    assert event.detail == ("requeued for a server of its own" if ends else "requeued")
+    _, change = slurm.told[1]
+    assert isinstance(change, JobChange) and (change.gres, change.per_task) == (None, None)
+    if not ends:
+        assert change.comment is None
+        return
+    assert change.comment is not None and user_words(change.comment) == "my words"
+    assert read_signed_booking(change.comment, user_id=1000, key=KEY) == replace(asked, own_server=True)
+
+
+@pytest.mark.parametrize("user_id", [None, 1001], ids=["none", "another user's"])
+def test_without_a_signed_booking_its_comment_is_left_alone(user_id: int | None) -> None:
+    comment = "" if user_id is None else signed_booking(Booking(kind="shared"), user_id=user_id, key=KEY)
+    slurm = completing(comment=comment)  # type: ignore[arg-type]
+    recovery = Recovery(booking=Booking(kind="shared"), boost_priority=False, reason="requeued")
+    outcome = Outcome(kind="victim", server_ends=1)
+    event = requeue_next_attempt(JOB, recovery, outcome, PARTITION, slurm, restart=0, key=KEY)
+    _, change = slurm.told[1]
+    assert isinstance(change, JobChange) and (event.detail, change.comment) == ("requeued", None)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_who_is_one_by_a_hair(incident: Incident, ended: Ended):
         (THEFT, replace(LOST, limit_bytes=3 * GIB + OVERHEAD_BYTES - 1)),
         (replace(THEFT, least_free_bytes=3 * GIB + OVERHEAD_BYTES + 1), replace(LOST, left_s=NOW_S - 2)),
         (replace(THEFT, least_free_bytes=3 * GIB), replace(LOST, left_s=THEFT.last_s)),
-        (replace(THEFT, kind="fault", victims=(2,)), replace(LOST, outcome=Outcome(kind="cancelled"))),
+        (replace(THEFT, kind="server", victims=(2,)), replace(LOST, outcome=Outcome(kind="cancelled"))),
     ],
     ids=[
         "another GPU",
@@ -116,9 +116,8 @@ def test_a_whole_gpu_that_a_stranger_sat_on():
     assert (diagnosis.kind, diagnosis.culprit, diagnosis.culprit_user_id) == ("victim", None, BOB)
 
 
-@pytest.mark.parametrize("kind", ["fault", "server"])
-def test_only_whom_roots_log_names_is_a_victim_of_a_fault(kind: str):
-    fault = replace(THEFT, kind=kind, victims=(2, 3))
+def test_only_who_was_on_the_server_is_a_victim_of_its_end():
+    fault = replace(THEFT, kind="server", victims=(2, 3))
     failed = replace(LOST, outcome=Outcome(kind="failed"))
     diagnosis = diagnosis_of(failed, (fault,), now_s=NOW_S)
     assert diagnosis is not None and diagnosis.kind == "victim"
@@ -129,7 +128,7 @@ def test_only_whom_roots_log_names_is_a_victim_of_a_fault(kind: str):
 
 def test_whose_fault_it_was_is_no_victim_of_the_server_that_ended_with_it():
     """Else a job with a bug would end its neighbours' processes run after run."""
-    fault = replace(THEFT, kind="fault", culprit=2, victims=(3,))
+    fault = replace(THEFT, kind="fault", culprit=2)
     server = replace(THEFT, kind="server", culprit=None, culprit_user_id=None, victims=(2, 3))
     failed = replace(LOST, outcome=Outcome(kind="failed"))
     for incidents in ((fault, server), (server, fault)):
@@ -155,10 +154,6 @@ def test_who_ends_his_server_in_each_run_is_its_victim_a_few_times_only():
         )
     ]
     assert victims == list(range(1, MOST_UNEXPLAINED + 1))
-    named = replace(server, kind="fault", culprit=1)
-    assert diagnosis_of(replace(failed, server_ends=19), (named,), now_s=NOW_S) is not None, (
-        "the log says whose fault it was"
-    )
 
 
 @pytest.mark.parametrize("rerun", [True, False])

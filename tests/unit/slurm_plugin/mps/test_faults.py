@@ -1,4 +1,4 @@
-"""An MPS server's log, as an H200 (driver 580.159) wrote it: one of three clients wrote to an impossible address."""
+"""An MPS server's log, as an H200 and an H100 (driver 580.159) wrote it: one of three clients made an invalid write."""
 
 from __future__ import annotations
 
@@ -12,26 +12,25 @@ from slurm_plugin.mps.faults import Fault, faults_in
 from slurm_plugin.mps.log import MOST_BYTES, LogWatch
 
 RECORDED = (DATA / "mps_fault.log").read_text()
-FAULT = Fault(server=1122, culprit=1385, ended=(1385, 1387, 1389))
+FAULT = Fault(server=1122, ended=(1385, 1387, 1389))
+WRONG_CLIENT = (DATA / "mps_fault_wrong_client.log").read_text()
+"""Client 923 of user 4711 faulted, and the log names client 912, and user 0 for both."""
 
 
 def test_a_recorded_fault():
     assert faults_in(RECORDED.splitlines()) == (FAULT,)
+    assert faults_in(WRONG_CLIENT.splitlines()) == (Fault(server=888, ended=(912, 923, 913)),)
+
+
+def test_no_client_is_named_as_the_cause_whichever_the_log_names():
+    others = {WRONG_CLIENT.replace("{PID: 912", f"{{PID: {pid}") for pid in (912, 923, 913, 1)}
+    assert len({faults_in(one.splitlines()) for one in others}) == 1
 
 
 def test_two_faults_and_other_lines():
     second = RECORDED.replace("1385", "2001").replace("1387", "2002")
     found = faults_in(["", "[", "nonsense", *RECORDED.splitlines(), *second.splitlines()])
-    assert [one.culprit for one in found] == [1385, 2001]
-
-
-def test_the_user_of_who_is_at_fault_is_the_one_that_connected_last_under_its_pid():
-    lines = [
-        *(f"[2026 Control 9] NEW CLIENT 1385 from user {user}: Server already exists" for user in (7, 4711)),
-        *RECORDED.splitlines(),
-        "[2026 Server 1122] NEW CLIENT 1385 from user 8: Server already exists",
-    ]
-    assert [one.user_id for one in faults_in(lines)] == [4711]
+    assert [one.ended for one in found] == [(1385, 1387, 1389), (2001, 2002, 1389)]
 
 
 def test_a_log_without_faults():
@@ -60,6 +59,10 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path):
     assert watch.faults() == {}
     append(path, "".join(lines[4:]))
     assert watch.faults() == {("GPU-a", "1000"): (FAULT,)}
+    append(path, RECORDED.replace("1385", "7"))
+    (second,) = watch.faults()["GPU-a", "1000"]
+    assert second.ended[0] == 7
+    append(path, "another line\n")
     assert watch.faults() == {}
 
 
@@ -69,7 +72,7 @@ def test_a_user_who_connects_in_a_loop_fills_no_disk(tmp_path: Path):
     assert watch.faults() == {("GPU-a", "1000"): (FAULT,)}
     assert path.stat().st_size == 0
     append(path, RECORDED.replace("1385", "7"))
-    assert [one.culprit for one in watch.faults()["GPU-a", "1000"]] == [1385, 7]
+    assert [one.ended[0] for one in watch.faults()["GPU-a", "1000"]] == [7]
 
 
 def test_a_log_that_went_with_its_daemon(tmp_path: Path):

@@ -140,10 +140,12 @@ def test_a_job_that_may_find_no_slot_gets_a_server_of_its_own(setup: Setup, conn
     assert not setup.place(key="j3").exists()
 
 
-def test_nobody_elses_job_joins_one_that_caused_a_fault(setup: Setup) -> None:
+@pytest.mark.parametrize("certain", [True, False])
+def test_nobody_elses_job_joins_one_that_caused_a_fault(setup: Setup, certain: bool) -> None:
     """Its job may run on, and end each rerun of the jobs that it ended."""
     setup.acquire(1, user_id=ALICE, key="all")
-    caused = Caused(job_id=1, restart=0, profile_key="ab", time_s=SystemClock().now_s())
+    now_s = SystemClock().now_s()
+    caused = Caused(job_id=1, restart=0, profile_key="ab", time_s=now_s, certain=certain)
     add_fault(setup.run, ALICE, caused, clock=SystemClock())
     for job, user, server in ((2, BOB, "j2"), (3, ALICE, "all")):
         pipe = setup.acquire(job, user_id=user, key="all")["CUDA_MPS_PIPE_DIRECTORY"]

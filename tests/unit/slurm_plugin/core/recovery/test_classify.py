@@ -349,6 +349,13 @@ def test_what_a_job_held_counts_and_not_what_was_signed(kind: str, size: int | N
     assert as_held(signed, None) == signed
 
 
+def test_a_job_that_ended_with_its_server_is_not_said_to_be_anothers_victim() -> None:
+    booking = Booking(kind="shared", memory_bytes=4 * GIB)
+    found = next_attempt(booking, Outcome(kind="victim", server_ends=1), PartitionConfig(collocate=True))
+    assert found is not None and (found.booking, found.boost_priority) == (booking, False)
+    assert found.reason == "failed with its MPS server, requeued"
+
+
 @pytest.mark.parametrize(
     ("outcome", "again"),
     [
