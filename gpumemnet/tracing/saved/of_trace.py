@@ -30,6 +30,7 @@ def profile_of(
         "reserved_bytes": traced.reserved_peak_bytes,
         "borrowed_bytes": traced.convolution_bytes,
         "convs": int(traced.uses_cudnn),
+        "benchmark": int(traced.benchmark),
     }
     return ModelProfile(
         family=traced.family,

@@ -7,6 +7,7 @@ import os
 import shlex
 from contextlib import ExitStack
 
+import torch
 from torch import Tensor, nn
 
 from gpumemnet.errors import TraceError
@@ -51,6 +52,7 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         parameters=count,
         family=family_of(model),
         warnings=tuple(recorder.assumptions.warnings),
+        cudnn_benchmark=torch.backends.cudnn.benchmark,
     )
     floats = [p for p in parameters if p.is_floating_point()]  # 4-bit weights are integers
     half = 2 * sum(p.numel() for p in floats if p.element_size() == 2) > sum(p.numel() for p in floats)

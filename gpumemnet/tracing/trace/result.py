@@ -47,6 +47,7 @@ class TracedMemory:
         margin_bytes: Added to base + reserved_peak_bytes for the calibrated bound, which at most 1 % of jobs exceed.
         convolution_bytes: The largest workspace of one convolution.
         uses_cudnn: Whether convolutions run; their library adds to the process' base.
+        benchmark: Whether cuDNN tries its algorithms for them.
         family: Kind of network, determined from the modules that ran.
         warnings: One sentence for each assumption.
     """
@@ -58,6 +59,7 @@ class TracedMemory:
     margin_bytes: int
     convolution_bytes: int = 0
     uses_cudnn: bool
+    benchmark: bool = False
     family: Family
     warnings: tuple[str, ...] = field(default=())
 

@@ -37,6 +37,7 @@ class Trace:
         phase_starts: (number of events then, phase) at the start of inputs, forward, backward and optimizer.
         workspaces: Purpose of each workspace key, for analysis.
         pool_of: The stream whose pool a key belongs to; missing keys belong to the default stream.
+        cudnn_benchmark: Value of `torch.backends.cudnn.benchmark` at the end.
         parameters: Number of parameters.
         family: Kind of network.
         warnings: The assumptions.
@@ -50,11 +51,18 @@ class Trace:
     family: Family
     warnings: tuple[str, ...]
     pool_of: Mapping[int, int] = field(default_factory=dict)
+    cudnn_benchmark: bool = False
 
     def uses_cudnn(self) -> bool:
         """Return whether a convolution or cuDNN's attention ran."""
         return any(
             isinstance(what, Convolution) or what == CUDNN_ATTENTION for what in self.workspaces.values()
+        )
+
+    def tries_algorithms(self) -> bool:
+        """Return whether cuDNN tried its algorithms: convolutions ran, and its benchmark flag was set."""
+        return self.cudnn_benchmark and any(
+            isinstance(what, Convolution) for what in self.workspaces.values()
         )
 
     def largest_convolution_bytes(self) -> int:
@@ -122,6 +130,7 @@ def record(
         parameters=sum(p.numel() for p in target.model.parameters()),
         family=family,
         warnings=tuple(recorder.assumptions.warnings),
+        cudnn_benchmark=torch.backends.cudnn.benchmark,
     )
 
 

@@ -1,0 +1,95 @@
+"""Pack rows for docs/results: python bench/programs/keep_rows.py ROWS... --out FILE.jsonl.xz.
+
+ROWS are lines of measure_programs.py and trace_programs.py. Of several rows of a program and kind the last that
+measured or traced it counts, else the last. What the tables need is kept: of each program's steps the most that the
+allocator held after its trials, and what lay outside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from gpumemnet.learning.dataset.store import write_records
+
+SETTLED_AFTER = 3
+"""Steps after which cuDNN's trials are over."""
+_KEPT = (
+    "kind",
+    "script",
+    "ended",
+    "steps",
+    "alone",
+    "process_peak_bytes",
+    "reserved_peak_bytes",
+    "allocated_peak_bytes",
+    "gpu",
+    "driver",
+    "cudnn",
+    "alloc_retries",
+)
+_PACKAGES = ("torch", "torchvision", "timm", "transformers", "accelerate", "lightning")
+
+
+def measured(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a measured row without what no table needs.
+
+    Args:
+        row: Of measure_programs.py.
+    """
+    kept = {name: row[name] for name in _KEPT if row.get(name) is not None}
+    steps = row.get("held_by_step_bytes") or []
+    settled = steps[SETTLED_AFTER:] or steps[-1:]
+    if settled:
+        kept["held_bytes"] = max(settled)
+        kept["outside_bytes"] = max(row["outside_by_step_bytes"])
+    if versions := row.get("versions"):
+        kept["versions"] = {name: versions[name] for name in _PACKAGES if versions.get(name)}
+    if "log" in row:
+        kept["log"] = next((line for line in reversed(row["log"].splitlines()) if line.strip()), "")[:200]
+    return kept
+
+
+def works(row: dict[str, Any]) -> bool:
+    """Tell whether a row holds a result.
+
+    Args:
+        row: Any.
+    """
+    return "profile" in row or row.get("steps", 0) >= SETTLED_AFTER
+
+
+def last(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield one row of each program and kind.
+
+    Args:
+        rows: In the order in which they were made.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in rows:
+        key = (row["kind"], row["script"])
+        if key not in found or works(row) or not works(found[key]):
+            found[key] = row
+    for row in found.values():
+        yield measured(row) if row["kind"] == "measured" else row
+
+
+def main() -> None:
+    """Write the file."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rows", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
+    options = parser.parse_args()
+    lines = (line for path in options.rows for line in path.read_text(encoding="utf-8").splitlines())
+    print(f"{write_records(options.out, last(map(json.loads, lines)))} rows")
+
+
+if __name__ == "__main__":
+    main()
