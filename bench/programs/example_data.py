@@ -1,4 +1,4 @@
-"""Tiny data sets in the layouts that packages' own examples read: python bench/example_data.py FOLDER.
+"""Tiny data sets in the layouts that packages' own examples read: python bench/programs/example_data.py FOLDER.
 
 Noise under the names of ImageNet folders, COCO, Pascal VOC, MNIST, Fashion-MNIST, BSDS300, flying chairs, Oxford's
 pets, Cora, WikiText and GLUE's MRPC: 80 MiB, by the standard library alone. Images are PNG whatever their suffix says:

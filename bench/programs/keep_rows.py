@@ -46,7 +46,7 @@ def measured(row: dict[str, Any]) -> dict[str, Any]:
     steps = row.get("held_by_step_bytes") or []
     settled = steps[SETTLED_AFTER:] or steps[-1:]
     if settled:
-        kept["held_bytes"] = max(settled)
+        kept["held_bytes"], kept["held_first_bytes"] = max(settled), settled[0]
         kept["outside_bytes"] = max(row["outside_by_step_bytes"])
     if versions := row.get("versions"):
         kept["versions"] = {name: versions[name] for name in _PACKAGES if versions.get(name)}

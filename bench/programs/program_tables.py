@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +28,9 @@ from gpumemnet.tracing.saved.record import SavedProfile
 from gpumemnet.units import MIB
 
 BOOKED = 0.95
-LINE = "| {:60} | {:>8} | {:>6} | {:>6} | {:>8} | {:>6} | {:>6} |"
+WIDTH = 72
+_OF_NO_USE = re.compile(r"implementations/\w+/|torchrun |--\w*port \d+ |--nproc_per_node \d+ ")
+LINE = "| {:72} | {:>8} | {:>6} | {:>6} | {:>8} | {:>6} | {:>6} |"
 HEAD = ("program", "estimate", "booked", "bound", "measured", "error", "trials")
 
 
@@ -99,6 +102,22 @@ def compared(measured: dict[str, Any], profile: ModelProfile, gpu: Gpu) -> Compa
     )
 
 
+def both(rows: Iterable[dict[str, Any]], gpu: Gpu) -> list[Compared]:
+    """Return the programs that were measured and traced.
+
+    Args:
+        rows: Packed ones.
+        gpu: Where they were measured.
+    """
+    rows = list(rows)
+    profiles = {row["script"]: profile_of(row) for row in rows if "profile" in row}
+    return [
+        compared(row, profiles[row["script"]], gpu)
+        for row in sorted(rows, key=lambda row: row["script"])
+        if row["kind"] == "measured" and works(row) and row["script"] in profiles
+    ]
+
+
 def short(line: str) -> str:
     """Return a program's line as it stands in the table.
 
@@ -106,8 +125,11 @@ def short(line: str) -> str:
         line: The line.
     """
     place, _, rest = line.rpartition(" && ")
-    words = f"{place.removeprefix('cd ')}: {rest}" if place else rest
-    return words if len(words) <= 60 else words[:57] + "..."
+    if not place:
+        place, _, rest = rest.partition("/")
+    text = f"{place.removeprefix('cd ')}: {rest}"
+    text = _OF_NO_USE.sub("", text)
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
 def table(found: Iterable[Compared]) -> Iterator[str]:
@@ -136,15 +158,13 @@ def figures(found: Sequence[Compared]) -> Iterator[str]:
         found: The programs.
     """
     sizes = sorted(abs(each.error) for each in found)
-    above = [sum(each.needed_bytes > most for each, most in zip(found, limits)) for limits in (
-        [each.booked_bytes for each in found],
-        [each.bound_bytes for each in found],
-    )]  # fmt: skip
+    booked = sum(each.needed_bytes > each.booked_bytes for each in found)
+    bound = sum(each.needed_bytes > each.bound_bytes for each in found)
     yield (
         f"{len(found)} measured and traced; error: median {statistics.median(sizes):.1%},"
         f" P95 {sizes[math.ceil(0.95 * len(sizes)) - 1]:.1%};"
-        f" above what is booked {above[0]} ({above[0] / len(found):.0%}),"
-        f" above the bound {above[1]} ({above[1] / len(found):.0%})"
+        f" above what is booked {booked} ({booked / len(found):.0%}),"
+        f" above the bound {bound} ({bound / len(found):.0%})"
     )
 
 
@@ -157,10 +177,7 @@ def main() -> None:
     parser.add_argument("--gpu", default="h100", help="where they were measured")
     options = parser.parse_args()
     rows = list(read_records(options.rows))
-    measured = {row["script"]: row for row in rows if row["kind"] == "measured" and works(row)}
-    profiles = {row["script"]: profile_of(row) for row in rows if "profile" in row}
-    gpu = gpu_named(options.gpu)
-    found = [compared(row, profiles[line], gpu) for line, row in measured.items() if line in profiles]
+    found = both(rows, gpu_named(options.gpu))
     print(*table(found), "", sep="\n")
     for name, members in (
         ("all", found),
@@ -169,7 +186,8 @@ def main() -> None:
     ):
         if members:
             print(f"{name}: {next(figures(members))}")
-    print(f"\n{len(profiles)} of {len({r['script'] for r in rows if r['kind'] == 'traced'})} traced")
+    tried = [row for row in rows if row["kind"] == "traced"]
+    print(f"\n{sum(map(works, tried))} of {len(tried)} traced")
     for row in rows:
         if "why" in row:
             print(f"not traced: {short(row['script'])}: {row['why']}")

@@ -1,4 +1,4 @@
-"""Tiny data sets and models for bench/repositories.txt: ENVIRONMENT/bin/python bench/repository_data.py FOLDER.
+"""Tiny data sets and models for well-known repositories: python bench/programs/repository_data.py FOLDER.
 
 What well-known training repositories read beyond the folders of example_data.py: noise under the names of CIFAR,
 token files, pairs of image folders, Carvana's masks, boxes in YOLO's layout, instructions and a time series; and in

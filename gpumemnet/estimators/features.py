@@ -9,7 +9,7 @@ from gpumemnet.profile.record import WORDS, ModelProfile
 from gpumemnet.units import MIB
 
 _REFERENCE = "reserved_bytes"
-_NOT_LEARNED = ("mega_mult_adds", "benchmark")
+_NOT_LEARNED = ("mega_mult_adds", "benchmark", "nccl_alone")
 """Numbers of a profile that are unrelated to memory, or that only a trace knows."""
 _NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in (*WORDS, *_NOT_LEARNED))
 _SIZES = tuple(name for name in _NUMBERS if name.endswith("_bytes") and name != _REFERENCE)

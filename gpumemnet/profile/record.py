@@ -154,6 +154,8 @@ class ModelProfile:
     """Millions of multiply-adds in one forward pass: convolutions, linear and recurrent layers, attention."""
     benchmark: int = 0
     """1 if cuDNN tries its algorithms for convolutions (`torch.backends.cudnn.benchmark`)."""
+    nccl_alone: int = 0
+    """1 if a process group of a single rank uses NCCL."""
 
     def to_text(self) -> str:
         """Write the profile as at most 600 characters of [A-Za-z0-9._~-]."""

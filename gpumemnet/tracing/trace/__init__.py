@@ -103,6 +103,7 @@ def memory_of(trace: Trace, *, expandable_segments: bool = False) -> TracedMemor
         margin_bytes=margin_bytes(peaks.reserved_bytes, convolution_bytes, benchmark=benchmark),
         convolution_bytes=convolution_bytes,
         uses_cudnn=trace.uses_cudnn(),
+        uses_cublas=trace.uses_cublas(),
         benchmark=benchmark,
         family=trace.family,
         warnings=trace.warnings,
