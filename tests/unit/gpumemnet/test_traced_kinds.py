@@ -43,7 +43,9 @@ def test_trials_of_cudnn_widen_the_quantiles_and_leave_the_estimate() -> None:
 
 def test_the_factors_of_trials_are_for_the_same_shares_and_no_smaller() -> None:
     assert [share for share, _ in BENCHMARK_FACTORS] == [share for share, _ in QUANTILE_FACTORS]
-    assert all(tries >= plain for (_, tries), (_, plain) in zip(BENCHMARK_FACTORS, QUANTILE_FACTORS, strict=True))
+    assert all(
+        tries >= plain for (_, tries), (_, plain) in zip(BENCHMARK_FACTORS, QUANTILE_FACTORS, strict=True)
+    )
 
 
 @given(reserved=st.integers(0, 141 * GIB), workspace=st.integers(0, 10 * GIB), tries=st.booleans())
