@@ -22,14 +22,13 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "programs"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "settings"))
-from keep_rows import works
+from keep_rows import read, works
 from program_tables import needed_bytes, profile_of
 from settings_tables import FLAG
 
 from gpumemnet.estimators.conformal import conformal_margin
 from gpumemnet.estimators.registry import estimate
 from gpumemnet.gpus import Gpu, gpu_named
-from gpumemnet.learning.dataset.store import read_records
 from gpumemnet.tracing.trace.result import QUANTILE_FACTORS, doubt_bytes
 
 PLAIN = dict(QUANTILE_FACTORS)
@@ -144,7 +143,7 @@ def main() -> None:
     parser.add_argument("--gpu", default="h100", help="where they were measured")
     parser.add_argument("--each", action="store_true", help="print every training")
     options = parser.parse_args()
-    found = list(runs((row for path in options.rows for row in read_records(path)), gpu_named(options.gpu)))
+    found = list(runs((row for path in options.rows for row in read(path)), gpu_named(options.gpu)))
     networks = sorted({each.network for each in found})
     if options.each:
         for each in sorted(found, key=lambda each: each.error):

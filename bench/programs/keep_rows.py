@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+import lzma
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from gpumemnet.learning.dataset.store import write_records
 
 SETTLED_AFTER = 3
 """Steps after which cuDNN's trials are over."""
@@ -34,6 +31,16 @@ _KEPT = (
     "alloc_retries",
 )
 _PACKAGES = ("torch", "torchvision", "timm", "transformers", "accelerate", "lightning")
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """Return packed rows.
+
+    Args:
+        path: Their file.
+    """
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line) for line in file]
 
 
 def measured(row: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +95,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     lines = (line for path in options.rows for line in path.read_text(encoding="utf-8").splitlines())
-    print(f"{write_records(options.out, last(map(json.loads, lines)))} rows")
+    kept = [json.dumps(row, sort_keys=True, separators=(",", ":")) for row in last(map(json.loads, lines))]
+    with lzma.open(options.out, "wt", encoding="utf-8", preset=lzma.PRESET_EXTREME | 9) as file:
+        file.writelines(f"{row}\n" for row in kept)
+    print(f"{len(kept)} rows")
 
 
 if __name__ == "__main__":

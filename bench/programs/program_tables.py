@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from keep_rows import works
+from keep_rows import read, works
 
 from gpumemnet.estimators.registry import estimate
 from gpumemnet.gpus import Gpu, gpu_named
-from gpumemnet.learning.dataset.store import read_records
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.tracing.saved.record import SavedProfile
 from gpumemnet.units import MIB
@@ -176,7 +175,7 @@ def main() -> None:
     parser.add_argument("rows", type=Path)
     parser.add_argument("--gpu", default="h100", help="where they were measured")
     options = parser.parse_args()
-    rows = list(read_records(options.rows))
+    rows = read(options.rows)
     found = both(rows, gpu_named(options.gpu))
     print(*table(found), "", sep="\n")
     for name, members in (

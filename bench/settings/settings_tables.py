@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "programs"))
-from keep_rows import works
+from keep_rows import read, works
 from program_tables import needed_bytes
 
-from gpumemnet.learning.dataset.store import read_records
 from gpumemnet.units import MIB
 
 FLAG = " --benchmark"
@@ -142,7 +141,7 @@ def main() -> None:
     )
     parser.add_argument("rows", type=Path)
     options = parser.parse_args()
-    found = list(pairs(read_records(options.rows)))
+    found = list(pairs(read(options.rows)))
     for name, members in kinds(found).items():
         print(f"{name}:", "", *table(members), "", sep="\n")
     print(*summary(found), sep="\n")

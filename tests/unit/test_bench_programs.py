@@ -14,16 +14,15 @@ sys.path.insert(0, str(CHECKOUT / "bench" / "estimator"))
 import benchmark_quantiles
 import program_tables
 import settings_tables
-from keep_rows import last, works
+from keep_rows import last, read, works
 
 from gpumemnet.gpus import gpu_named
-from gpumemnet.learning.dataset.store import read_records
 from gpumemnet.tracing.trace.result import BENCHMARK_FACTORS
 from gpumemnet.units import MIB
 
 RESULTS = CHECKOUT / "docs" / "results"
-PROGRAMS = list(read_records(RESULTS / "programs.jsonl.xz"))
-SETTINGS = list(read_records(RESULTS / "settings.jsonl.xz"))
+PROGRAMS = read(RESULTS / "programs.jsonl.xz")
+SETTINGS = read(RESULTS / "settings.jsonl.xz")
 H100 = gpu_named("h100")
 REPORT = CHECKOUT / "docs" / "measurements" / "2026-11-programs.md"
 
