@@ -20,6 +20,7 @@ class Gpu:
         conv_base_bytes: Base of a process that uses cuDNN convolutions, beyond what PyTorch's allocator reserves.
         base_bytes: Base of other processes.
         nccl_bytes: NCCL's addition to the base of each process of a job of two; more ranks were not measured.
+        nccl_alone_bytes: NCCL's addition to the base of a process that is alone in its group.
         nccl_measured: True if that was measured on this GPU; else it is the reference GPU's.
         cublas_bytes: Workspaces that PyTorch's cuBLAS handles allocate.
         mps_server_bytes: Memory of each user's MPS server in addition to its clients; no job books it.
@@ -33,6 +34,7 @@ class Gpu:
     conv_base_bytes: int
     base_bytes: int
     nccl_bytes: int
+    nccl_alone_bytes: int
     nccl_measured: bool
     cublas_bytes: int
     mps_server_bytes: int
@@ -62,6 +64,7 @@ def gpus() -> dict[str, Gpu]:
             conv_base_bytes=process["conv_base"],
             base_bytes=process["base"],
             nccl_bytes=nccl["two_ranks"],
+            nccl_alone_bytes=nccl["one_rank"],
             nccl_measured=name in with_nccl,
             cublas_bytes=cublas["workspaces"],
             mps_server_bytes=mps["server"],

@@ -27,6 +27,7 @@ import gpumemnet.tracing.trace
 from gpumemnet.estimators.conformal import LEVELS, conformal_margin
 from gpumemnet.gpu_memory.allocator.caching import CachingAllocator
 from gpumemnet.gpu_memory.allocator.events import replay
+from gpumemnet.gpu_memory.rules import numbers
 from gpumemnet.gpus import gpu_named
 from gpumemnet.learning.dataset.store import HELDOUT_ROWS, TRAINING_ROWS, read_records
 from gpumemnet.tracing.trace.result import QUANTILE_FACTORS, doubt_bytes, margin_bytes, quantile_bytes
@@ -64,11 +65,13 @@ def traced(job: tuple[dict[str, Any], str]) -> dict[str, Any]:
         path.write_bytes(lzma.compress(pickle.dumps((trace, seconds)), preset=0))
     peaks = replay(trace.events)
     gpu = gpu_named("h200")
+    base = gpu.conv_base_bytes if trace.uses_cudnn() else gpu.base_bytes
+    if trace.uses_cudnn() and not trace.uses_cublas():
+        base -= numbers.of("process")["without_cublas"]
     return {
         "allocated_peak_bytes": peaks.allocated_bytes,
         "reserved_peak_bytes": peaks.reserved_bytes,
-        "process_peak_bytes": peaks.reserved_bytes
-        + (gpu.conv_base_bytes if trace.uses_cudnn() else gpu.base_bytes),
+        "process_peak_bytes": peaks.reserved_bytes + base,
         "convolution_bytes": trace.largest_convolution_bytes(),
         "phases": phase_peaks(trace),
         "seconds": seconds,

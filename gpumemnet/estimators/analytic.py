@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gpumemnet.estimators.base import base_bytes
-from gpumemnet.gpu_memory.rules import numbers
+from gpumemnet.estimators.base import base_bytes, without_cublas_bytes
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
 
@@ -21,11 +20,9 @@ def breakdown(profile: ModelProfile, gpu: Gpu) -> dict[str, int]:
     Returns:
         Bytes by the names in KEYS; their sum estimates nvidia-smi's value.
     """
-    multiplies = profile.linears + profile.attentions + profile.recurrents > 0
-    base = base_bytes(profile, gpu)
-    if not multiplies:
-        base = max(base - numbers.of("process")["without_cublas"], 0)
-    cublas = gpu.cublas_bytes if multiplies else 0
+    idle = without_cublas_bytes(profile)
+    base = max(base_bytes(profile, gpu) - idle, 0)
+    cublas = 0 if idle else gpu.cublas_bytes
     total = profile.reserved_bytes
     parameters = min(profile.parameter_bytes, total)
     optimizer = min(profile.optimizer_bytes, total - parameters)

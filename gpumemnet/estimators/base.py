@@ -6,6 +6,7 @@ ranks, other GPUs or other links is unknown, and a warning says so.
 
 from __future__ import annotations
 
+from gpumemnet.gpu_memory.rules import numbers
 from gpumemnet.gpus import Gpu
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.units import to_mib_nearest
@@ -21,7 +22,19 @@ def base_bytes(profile: ModelProfile, gpu: Gpu) -> int:
         gpu: The job's GPU.
     """
     base = gpu.conv_base_bytes if profile.convs or profile.recurrents else gpu.base_bytes
-    return base + (gpu.nccl_bytes if profile.gpus > 1 else 0)
+    if profile.gpus > 1:
+        return base + gpu.nccl_bytes
+    return base + (gpu.nccl_alone_bytes if profile.nccl_alone else 0)
+
+
+def without_cublas_bytes(profile: ModelProfile) -> int:
+    """Return how much lower the base is because nothing multiplies matrices; 0 where something does.
+
+    Args:
+        profile: The job.
+    """
+    multiplies = profile.linears + profile.attentions + profile.recurrents > 0
+    return 0 if multiplies else numbers.of("process")["without_cublas"]
 
 
 def bucket_bytes(profile: ModelProfile) -> int:

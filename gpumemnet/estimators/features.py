@@ -9,9 +9,9 @@ from gpumemnet.profile.record import WORDS, ModelProfile
 from gpumemnet.units import MIB
 
 _REFERENCE = "reserved_bytes"
-_ABOUT_TIME = ("mega_mult_adds",)
-"""Numbers of a profile that are unrelated to memory."""
-_NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in (*WORDS, *_ABOUT_TIME))
+_NOT_LEARNED = ("mega_mult_adds", "benchmark", "nccl_alone")
+"""Numbers of a profile that are unrelated to memory, or that only a trace knows."""
+_NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in (*WORDS, *_NOT_LEARNED))
 _SIZES = tuple(name for name in _NUMBERS if name.endswith("_bytes") and name != _REFERENCE)
 
 NAMES: tuple[str, ...] = (

@@ -24,7 +24,7 @@ from gpumemnet.names import (
 )
 from gpumemnet.records import frozen
 
-VERSION = "p3"
+VERSION = "p4"
 """Changes with any change of fields or of their meaning; stamps of other versions are rejected."""
 MAX_TEXT = 600
 """Maximum length: it shares a job's comment of at most 1,024 characters with the user's text."""
@@ -152,6 +152,10 @@ class ModelProfile:
     """Layers of unknown kinds."""
     mega_mult_adds: int
     """Millions of multiply-adds in one forward pass: convolutions, linear and recurrent layers, attention."""
+    benchmark: int = 0
+    """1 if cuDNN tries its algorithms for convolutions (`torch.backends.cudnn.benchmark`)."""
+    nccl_alone: int = 0
+    """1 if a process group of a single rank uses NCCL."""
 
     def to_text(self) -> str:
         """Write the profile as at most 600 characters of [A-Za-z0-9._~-]."""

@@ -9,7 +9,7 @@ from gpumemnet.training import TrainingSetup
 
 
 def profile_of(
-    traced: TracedMemory, setup: TrainingSetup, *, batch_size: int, seq_len: int = 0
+    traced: TracedMemory, setup: TrainingSetup, *, batch_size: int, seq_len: int = 0, nccl_alone: bool = False
 ) -> ModelProfile:
     """Return the profile of a trace: the allocator's totals, and the purposes of bytes at the peak.
 
@@ -18,6 +18,7 @@ def profile_of(
         setup: The training setup.
         batch_size: Samples per step.
         seq_len: Tokens per sample; 0 if there are none.
+        nccl_alone: Whether the process is alone in a group that uses NCCL.
     """
     parts = traced.breakdown_bytes
     numbers = dict.fromkeys(_UNKNOWN, 0) | {
@@ -30,6 +31,9 @@ def profile_of(
         "reserved_bytes": traced.reserved_peak_bytes,
         "borrowed_bytes": traced.convolution_bytes,
         "convs": int(traced.uses_cudnn),
+        "linears": int(traced.uses_cublas),
+        "benchmark": int(traced.benchmark),
+        "nccl_alone": int(nccl_alone),
     }
     return ModelProfile(
         family=traced.family,

@@ -7,6 +7,7 @@ import os
 import shlex
 from contextlib import ExitStack
 
+import torch
 from torch import Tensor, nn
 
 from gpumemnet.errors import TraceError
@@ -20,7 +21,7 @@ from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataPara
 from gpumemnet.tracing.script.seen import Seen, users
 from gpumemnet.tracing.trace import memory_of
 from gpumemnet.tracing.trace.recorder import Recorder
-from gpumemnet.tracing.trace.session import Trace, family_of
+from gpumemnet.tracing.trace.session import Trace, family_of, is_recurrent
 from gpumemnet.tracing.trace.tensors import local, on_cuda
 from gpumemnet.training import TrainingSetup
 
@@ -51,6 +52,8 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         parameters=count,
         family=family_of(model),
         warnings=tuple(recorder.assumptions.warnings),
+        recurrent=is_recurrent(model),
+        cudnn_benchmark=torch.backends.cudnn.benchmark,
     )
     floats = [p for p in parameters if p.is_floating_point()]  # 4-bit weights are integers
     half = 2 * sum(p.numel() for p in floats if p.element_size() == 2) > sum(p.numel() for p in floats)
@@ -61,7 +64,13 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         gradient_checkpointing=seen.settings.checkpointing,
         gpus=seen.settings.gpus,
     )
-    profile = profile_of(memory_of(trace), setup, batch_size=seen.batch_size, seq_len=seen.tokens)
+    profile = profile_of(
+        memory_of(trace),
+        setup,
+        batch_size=seen.batch_size,
+        seq_len=seen.tokens,
+        nccl_alone=seen.settings.nccl_alone,
+    )
     return SavedProfile(
         profiles=(profile,),
         batch_size=seen.batch_size,

@@ -33,6 +33,7 @@ class Settings:
         autocast: Whether autocast was switched on.
         checkpointing: Whether activations were recomputed.
         gpus: Number of ranks of its process group.
+        nccl_alone: Whether that group has a single rank and uses NCCL.
         differ: Whether its batches differ in size.
         ratio: Largest batch size divided by the smallest, for the loader whose batches differ most.
         missed: Warnings if the script ends before its largest batches.
@@ -43,6 +44,7 @@ class Settings:
     autocast: bool = False
     checkpointing: bool = False
     gpus: int = 1
+    nccl_alone: bool = False
     differ: bool = False
     ratio: float = 1.0
     missed: dict[str, None] = field(default_factory=dict)

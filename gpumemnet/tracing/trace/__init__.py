@@ -94,15 +94,17 @@ def memory_of(trace: Trace, *, expandable_segments: bool = False) -> TracedMemor
         expandable_segments: As for `trace_module`.
     """
     peaks = replay(trace.events, pool_of=trace.pool_of, expandable_segments=expandable_segments)
-    convolution_bytes = trace.largest_convolution_bytes()
+    convolution_bytes, benchmark = trace.largest_convolution_bytes(), trace.tries_algorithms()
     return TracedMemory(
         allocated_peak_bytes=peaks.allocated_bytes,
         reserved_peak_bytes=peaks.reserved_bytes,
         breakdown_bytes=breakdown(trace.events, trace.purpose_of, peaks),
         parameters=trace.parameters,
-        margin_bytes=margin_bytes(peaks.reserved_bytes, convolution_bytes),
+        margin_bytes=margin_bytes(peaks.reserved_bytes, convolution_bytes, benchmark=benchmark),
         convolution_bytes=convolution_bytes,
         uses_cudnn=trace.uses_cudnn(),
+        uses_cublas=trace.uses_cublas(),
+        benchmark=benchmark,
         family=trace.family,
         warnings=trace.warnings,
     )

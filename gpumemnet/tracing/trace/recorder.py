@@ -14,7 +14,7 @@ from gpumemnet.tracing.trace.assume import Assumptions
 from gpumemnet.tracing.trace.older import POLLED, tree_leaves, watched
 from gpumemnet.tracing.trace.request import Request
 from gpumemnet.tracing.trace.tensors import local, on_cuda, unfolds
-from gpumemnet.tracing.trace.workspace import Workspaces
+from gpumemnet.tracing.trace.workspace import CUBLAS, Workspaces
 
 aten = torch.ops.aten
 ADDED_IN_PLACE = frozenset(
@@ -82,7 +82,9 @@ class Recorder(TorchDispatchMode):
         requests = [request for request in requests if not request.throughout]
         new = self._note_outputs(func, args, tree_leaves(out), requests)
         for n_bytes in self._workspaces.kept(func, args, self.phase):
-            self.events.append((self._key("workspace"), n_bytes))
+            key = self._key("workspace")
+            self.workspaces[key] = CUBLAS
+            self.events.append((key, n_bytes))
         for request in requests:
             if request.after_output is None:
                 self._borrow(request)

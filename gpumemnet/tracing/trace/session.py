@@ -23,7 +23,7 @@ from gpumemnet.tracing.trace.recorder import Recorder
 from gpumemnet.tracing.trace.step import STEPS, Step, Training, optimizer_of, run
 from gpumemnet.tracing.trace.target import Target
 from gpumemnet.tracing.trace.tensors import CUDA
-from gpumemnet.tracing.trace.workspace import CUDNN_ATTENTION, Workspaces
+from gpumemnet.tracing.trace.workspace import CUBLAS, CUDNN_ATTENTION, Workspaces
 from gpumemnet.training import TrainingSetup
 
 
@@ -37,6 +37,8 @@ class Trace:
         phase_starts: (number of events then, phase) at the start of inputs, forward, backward and optimizer.
         workspaces: Purpose of each workspace key, for analysis.
         pool_of: The stream whose pool a key belongs to; missing keys belong to the default stream.
+        recurrent: Whether the network has recurrent layers.
+        cudnn_benchmark: Value of `torch.backends.cudnn.benchmark` at the end.
         parameters: Number of parameters.
         family: Kind of network.
         warnings: The assumptions.
@@ -50,11 +52,23 @@ class Trace:
     family: Family
     warnings: tuple[str, ...]
     pool_of: Mapping[int, int] = field(default_factory=dict)
+    recurrent: bool = False
+    cudnn_benchmark: bool = False
 
     def uses_cudnn(self) -> bool:
-        """Return whether a convolution or cuDNN's attention ran."""
-        return any(
+        """Return whether a convolution, a recurrent layer or cuDNN's attention ran."""
+        return self.recurrent or any(
             isinstance(what, Convolution) or what == CUDNN_ATTENTION for what in self.workspaces.values()
+        )
+
+    def uses_cublas(self) -> bool:
+        """Return whether matrices were multiplied."""
+        return self.recurrent or any(what == CUBLAS for what in self.workspaces.values())
+
+    def tries_algorithms(self) -> bool:
+        """Return whether cuDNN tried its algorithms: convolutions ran, and its benchmark flag was set."""
+        return self.cudnn_benchmark and any(
+            isinstance(what, Convolution) for what in self.workspaces.values()
         )
 
     def largest_convolution_bytes(self) -> int:
@@ -122,6 +136,8 @@ def record(
         parameters=sum(p.numel() for p in target.model.parameters()),
         family=family,
         warnings=tuple(recorder.assumptions.warnings),
+        recurrent=is_recurrent(target.model),
+        cudnn_benchmark=torch.backends.cudnn.benchmark,
     )
 
 
@@ -134,6 +150,11 @@ def _tensor(spec: InputSpec, half: torch.dtype | None) -> Tensor:
     if half is not None and dtype == torch.float32:
         dtype = half
     return torch.empty(spec.shape, dtype=dtype, device=CUDA)
+
+
+def is_recurrent(model: nn.Module) -> bool:
+    """Return whether a network has layers that cuDNN runs step by step."""
+    return any(isinstance(module, nn.RNNBase) for module in model.modules())
 
 
 def family_of(model: nn.Module) -> Family:

@@ -95,6 +95,9 @@ SCRATCH = {getattr(aten, name).default: takes for name, takes in _SCRATCH.items(
 """Workspaces of other operators, allocated after their outputs; PyTorch before 2.5 has no cuDNN attention."""
 CUDNN_ATTENTION = "_scaled_dot_product_cudnn_attention.default"
 
+CUBLAS = "cublas"
+"""Purpose of the workspaces that cuBLAS keeps."""
+
 
 class Workspaces:
     """Finds the workspaces of operators and libraries."""

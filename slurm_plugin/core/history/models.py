@@ -1,7 +1,7 @@
 """Meaning of profile keys: one line of JSON for each model and training setup, in STATE/models.jsonl.
 
     {"profile":"ab12","user":1000,"time_s":1.5,"name":"resnet50","family":"cnn","parameters":25557032,"batch_size":64,
-     "optimizer":"adam","precision":"amp","text":"p3.0.1..."}
+     "optimizer":"adam","precision":"amp","text":"p4.0.1..."}
 
 radd writes a line when a user first submits a model; `rad history` and `rad report` show its name. The name is that of
 the file which the user gave as model=, so it is for display only. Only root and SlurmUser may read the lines, because

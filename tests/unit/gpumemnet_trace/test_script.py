@@ -122,6 +122,16 @@ def test_mixed_precision_and_an_optimizer_with_momentum_are_seen(tmp_path: Path)
     assert (profile.batch_size, profile.optimizer, profile.precision) == (32, "sgd-momentum", "amp")
 
 
+@pytest.mark.parametrize("flag", [False, True])
+def test_trials_of_cudnn_are_seen_and_explained(tmp_path: Path, flag: bool) -> None:
+    source = CLASSIFIER.format(optimizer=f"torch.backends.cudnn.benchmark = {flag}; {ADAMW}", step=PLAIN)
+    done = estimated(tmp_path, source, options=("--save", "m.rad", "--explain"))
+    assert done.returncode == 0
+    (profile,) = SavedProfile.from_text((tmp_path / "m.rad").read_text(), path="m.rad").profiles
+    assert (profile.benchmark, profile.convs, profile.linears) == (int(flag), 1, 1)
+    assert ("cudnn.benchmark is on: the bound is" in done.stdout) == flag
+
+
 def test_a_script_that_fails_is_told_by_its_models_text(tmp_path: Path) -> None:
     source = CLASSIFIER.format(optimizer=ADAMW, step=f'{PLAIN}; raise KeyError("no such column")')
     done = estimated(tmp_path, source)
@@ -286,7 +296,7 @@ def test_a_rank_of_a_data_parallel_script_holds_its_buckets(tmp_path: Path) -> N
     assert not any("NCCL" in warning for warning in answer["warnings"])
 
 
-def test_what_nccl_holds_otherwise_is_not_known_and_said(tmp_path: Path) -> None:
+def test_what_nccl_holds_for_one_rank_is_counted_and_for_further_groups_said(tmp_path: Path) -> None:
     groups = "torch.distributed.new_group([0], None, 'gloo')\ntorch.distributed.new_group([0])\nfor image"
     alone = textwrap.dedent(DISTRIBUTED).replace("== 2 ==", "== 1 ==").replace("for image", groups)
     (tmp_path / "train.py").write_text(alone)
@@ -296,8 +306,9 @@ def test_what_nccl_holds_otherwise_is_not_known_and_said(tmp_path: Path) -> None
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
     told = [warning for warning in answer["warnings"] if "NCCL" in warning]
-    assert len(told) == 2 and "a single rank" in told[0] and "further" in told[1]
-    assert answer["breakdown_mib"]["base"] < to_mib_nearest(gpu_named(DEFAULT_GPU).nccl_bytes)
+    assert len(told) == 1 and "further" in told[0]
+    gpu = gpu_named(DEFAULT_GPU)
+    assert answer["breakdown_mib"]["base"] == to_mib_nearest(gpu.base_bytes + gpu.nccl_alone_bytes)
 
 
 OWN_DATA = """

@@ -26,7 +26,6 @@ from gpumemnet.tracing.trace.device import replaced
 from gpumemnet.tracing.trace.recorder import Recorder
 from gpumemnet.tracing.trace.tensors import on_cuda
 
-ALONE = "what NCCL uses for a single rank was not measured, and is not in the estimate; a first run shows it"
 FURTHER = "NCCL is counted for one group of ranks; what it uses for further ones was not measured"
 SENT = (
     *("all_reduce", "reduce", "broadcast", "broadcast_object_list", "barrier", "monitored_barrier"),
@@ -55,10 +54,13 @@ class Ranks:
         self._stack, self._settings, self._recorder = stack, settings, recorder
         self._begin, self._new_group = torch.distributed.init_process_group, torch.distributed.new_group
 
-    def init_process_group(self, *_: Any, rank: int = -1, world_size: int = -1, **__: Any) -> None:
+    def init_process_group(
+        self, backend: Any = None, *_: Any, rank: int = -1, world_size: int = -1, **__: Any
+    ) -> None:
         """Make the group. Ranks other than the first exit, as only one is traced.
 
         Args:
+            backend: The requested backend; all but gloo are treated as NCCL.
             rank: Rank of this process; -1 to use the launcher's variable.
             world_size: Number of ranks; -1 likewise.
         """
@@ -66,8 +68,7 @@ class Ranks:
         if rank > 0:
             os._exit(0)
         self._settings.gpus = world_size if world_size > 0 else int(os.environ.get("WORLD_SIZE", 1))
-        if self._settings.gpus == 1:
-            self._settings.warn[ALONE] = None
+        self._settings.nccl_alone = self._settings.gpus == 1 and backend != "gloo"
         from torch.testing._internal.distributed.fake_pg import FakeStore  # registers the backend
 
         self._begin("fake", rank=rank, world_size=self._settings.gpus, store=FakeStore())

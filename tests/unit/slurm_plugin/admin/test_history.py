@@ -27,7 +27,7 @@ MODEL = Model(
     batch_size=64,
     optimizer="adam",
     precision="amp",
-    text="p3.0.1",
+    text="p4.0.1",
 )
 
 

@@ -87,7 +87,7 @@ FOUND = Found(
             batch_size=64,
             optimizer="adam",
             precision="amp",
-            text="p3.0.1",
+            text="p4.0.1",
         )
     },
     events=(

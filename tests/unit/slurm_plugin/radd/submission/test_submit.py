@@ -248,7 +248,7 @@ def test_a_wrong_directive_is_told_in_one_line_and_costs_the_user_no_job(
     assert len(lines) == 1 and all(word in lines[0] for word in words), reply["say"]
 
 
-@pytest.mark.parametrize("comment", ["rad.profile:p1.0.0", "rad.profile:" + PROFILE.replace("p3", "p1", 1)])
+@pytest.mark.parametrize("comment", ["rad.profile:p1.0.0", "rad.profile:" + PROFILE.replace("p4", "p1", 1)])
 def test_a_profile_of_another_version_is_an_unknown_need(comment: str) -> None:
     assert answer(comment=comment)["set"]["gres"] == "shard:39"
 

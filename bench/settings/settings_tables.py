@@ -1,0 +1,151 @@
+"""What cudnn.benchmark changes, measured: python bench/settings/settings_tables.py docs/results/settings.jsonl.xz.
+
+Rows are those of measure_programs.py for settings.txt, packed by keep_rows.py. Of each network: the process' peak
+without the flag, what the process held with it once the trials were over, and the trials' own peak.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "programs"))
+from keep_rows import read, works
+from program_tables import needed_bytes
+
+from gpumemnet.units import MIB
+
+FLAG = " --benchmark"
+LINE = "| {:22} | {:>5} | {:>7} | {:>7} | {:>6} | {:>7} | {:>7} |"
+
+
+class Pair(NamedTuple):
+    """A network without the flag and with it.
+
+    Attributes:
+        network: Its name.
+        batch_size: Its batch.
+        mixed: Whether it trains in AMP, channels last.
+        plain_bytes: The process' peak without the flag.
+        held_bytes: What it held with the flag after the trials.
+        trials_bytes: Its peak with the flag.
+    """
+
+    network: str
+    batch_size: int
+    mixed: bool
+    plain_bytes: int
+    held_bytes: int
+    trials_bytes: int
+
+    @property
+    def change(self) -> float:
+        """What the flag changed, as a share of the peak without it."""
+        return self.held_bytes / self.plain_bytes - 1
+
+    @property
+    def trials(self) -> float:
+        """The same for the trials' peak."""
+        return self.trials_bytes / self.plain_bytes - 1
+
+
+def pairs(rows: Iterable[dict[str, Any]]) -> Iterator[Pair]:
+    """Yield the networks that were measured in both ways.
+
+    Args:
+        rows: Packed ones.
+    """
+    measured = {row["script"]: row for row in rows if row["kind"] == "measured" and works(row)}
+    for line, plain in sorted(measured.items()):
+        tried = measured.get(line + FLAG)
+        if FLAG in line or tried is None:
+            continue
+        words = line.split()
+        yield Pair(
+            network=words[1],
+            batch_size=int(words[3]),
+            mixed="amp" in words,
+            plain_bytes=plain["process_peak_bytes"],
+            held_bytes=needed_bytes(tried, benchmark=True),
+            trials_bytes=tried["process_peak_bytes"],
+        )
+
+
+def table(found: Iterable[Pair]) -> Iterator[str]:
+    """Yield the lines of a table, in MiB.
+
+    Args:
+        found: The networks.
+    """
+    yield LINE.format("network", "batch", "without", "with", "change", "trials", "change")
+    yield "|---|---|---|---|---|---|---|"
+    for each in found:
+        yield LINE.format(
+            each.network,
+            each.batch_size,
+            round(each.plain_bytes / MIB),
+            round(each.held_bytes / MIB),
+            f"{each.change:+.1%}",
+            round(each.trials_bytes / MIB),
+            f"{each.trials:+.0%}",
+        )
+
+
+def spread(name: str, changes: Sequence[float]) -> str:
+    """Return a line of a table: median, P5, P95 (nearest rank) and the largest.
+
+    Args:
+        name: What they are of.
+        changes: As shares.
+    """
+    ranked = sorted(changes)
+    p5, p95 = (ranked[math.ceil(share * len(ranked)) - 1] for share in (0.05, 0.95))
+    shown = " | ".join(f"{value:+.1%}" for value in (statistics.median(ranked), p5, p95, ranked[-1]))
+    return f"| {name} | {len(ranked)} | {shown} |"
+
+
+def kinds(found: Iterable[Pair]) -> dict[str, list[Pair]]:
+    """Return the networks by precision and memory format.
+
+    Args:
+        found: The networks.
+    """
+    found = list(found)
+    names = (("fp32", False), ("AMP, channels last", True))
+    return {name: [each for each in found if each.mixed == mixed] for name, mixed in names}
+
+
+def summary(found: Iterable[Pair]) -> Iterator[str]:
+    """Yield the lines of a table of what the flag changes.
+
+    Args:
+        found: The networks.
+    """
+    yield "| change by the flag | networks | median | P5 | P95 | largest |"
+    yield "|---|---|---|---|---|---|"
+    for name, members in kinds(found).items():
+        yield spread(f"{name}, after the trials", [each.change for each in members])
+        yield spread(f"{name}, with the trials", [each.trials for each in members])
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("rows", type=Path)
+    options = parser.parse_args()
+    found = list(pairs(read(options.rows)))
+    for name, members in kinds(found).items():
+        print(f"{name}:", "", *table(members), "", sep="\n")
+    print(*summary(found), sep="\n")
+
+
+if __name__ == "__main__":
+    main()
