@@ -83,12 +83,12 @@ def runs(rows: Iterable[dict[str, Any]], gpu: Gpu) -> Iterator[Run]:
         profile = profiles.get(line.replace(FLAG, "") if flagged else line)
         if profile is None or not (flagged or profile.benchmark):
             continue
-        told = estimate(replace(profile, benchmark=1), gpu=gpu)
+        estimated = estimate(replace(profile, benchmark=1), gpu=gpu)
         needed = needed_bytes(row, benchmark=True)
         doubt = doubt_bytes(profile.reserved_bytes, profile.borrowed_bytes)
-        error = (needed - told.estimate_bytes) / doubt
+        error = (needed - estimated.estimate_bytes) / doubt
         network = line.split()[1] if flagged else line
-        yield Run(network, error, needed, told.estimate_bytes, doubt)
+        yield Run(network, error, needed, estimated.estimate_bytes, doubt)
 
 
 def fitted(found: Sequence[Run]) -> Factors:
@@ -120,7 +120,7 @@ def held(found: Sequence[Run], factors: Factors) -> Iterator[tuple[bool, bool, f
         yield needed > booked, needed > bound, booked / needed, bound / needed
 
 
-def told(name: str, results: Sequence[tuple[bool, bool, float, float]]) -> str:
+def line_of(name: str, results: Sequence[tuple[bool, bool, float, float]]) -> str:
     """Return a line on how factors do.
 
     Args:
@@ -154,8 +154,8 @@ def main() -> None:
         f"{len(found)} trainings of {len(networks)} networks: error {statistics.median(errors):.1%}, P95 {p95:.1%}"
     )
     print(f"BENCHMARK_FACTORS = {fitted(found)}")
-    print(told("without the flag's factors", list(held(found, QUANTILE_FACTORS))))
-    print(told("with them", list(held(found, fitted(found)))))
+    print(line_of("without the flag's factors", list(held(found, QUANTILE_FACTORS))))
+    print(line_of("with them", list(held(found, fitted(found)))))
     left_out = [
         result
         for network in networks
@@ -164,7 +164,7 @@ def main() -> None:
             fitted([each for each in found if each.network != network]),
         )
     ]
-    print(told("fitted on the other networks", left_out))
+    print(line_of("fitted on the other networks", left_out))
 
 
 if __name__ == "__main__":

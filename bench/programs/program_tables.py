@@ -1,4 +1,4 @@
-"""Tables of programs, measured beside their traces: python bench/programs/program_tables.py ROWS [--gpu h100].
+"""Tables of programs, measured next to their traces: python bench/programs/program_tables.py ROWS [--gpu h100].
 
 ROWS are those of keep_rows.py (docs/results/programs.jsonl.xz). "Measured" is what NVML showed of the process at its
 peak. Where cuDNN tries its algorithms (`torch.backends.cudnn.benchmark`), it is what the process held after the trials,
@@ -89,13 +89,13 @@ def compared(measured: dict[str, Any], profile: ModelProfile, gpu: Gpu) -> Compa
         profile: Its trace's.
         gpu: Where it was measured.
     """
-    told = estimate(profile, gpu=gpu)
+    estimated = estimate(profile, gpu=gpu)
     return Compared(
         name=short(measured["script"]),
         profile=profile,
-        estimate_bytes=told.estimate_bytes,
-        booked_bytes=told.quantile(BOOKED),
-        bound_bytes=told.upper_bytes,
+        estimate_bytes=estimated.estimate_bytes,
+        booked_bytes=estimated.quantile(BOOKED),
+        bound_bytes=estimated.upper_bytes,
         needed_bytes=needed_bytes(measured, benchmark=bool(profile.benchmark)),
         peak_bytes=measured["process_peak_bytes"],
     )
