@@ -1,9 +1,10 @@
 """What PyTorch's allocator really does while models train: python bench/estimator/allocator_history.py --out FOLDER.
 
 For a GPU machine with torch, torchvision, timm and transformers. Trains models that are not held out as
-gpumemnet/learning/dataset/measure.py does, each in a forked process of its own, several at once, and keeps the history
-that PyTorch records of every allocation and free; some processes run single convolutions of drawn shapes instead,
-whose history shows what cuDNN borrows for each. One line of JSON for each process goes to FOLDER/history.jsonl.xz:
+gpumemnet/learning/dataset/running/measure.py does, each in a forked process of its own, several at once, and keeps
+the history that PyTorch records of every allocation and free; some processes run single convolutions of drawn
+shapes instead, whose history shows what cuDNN borrows for each. One line of JSON for each process goes to
+FOLDER/history.jsonl.xz:
 
 - "config" as in the dataset, or "sweep", the list of convolutions;
 - "events": one character for each event ("a" allocated, "f" freed, "s" segment, "S" segment given back, "o" out of
@@ -147,8 +148,8 @@ def train_one(config: Configuration, claim: Callable[[int], None]) -> dict[str, 
     """Train as the dataset does, under PyTorch's history."""
     import torch
 
-    from gpumemnet.learning.dataset import measure
-    from gpumemnet.learning.dataset.need import estimate_need, reservation
+    from gpumemnet.learning.dataset.running import measure
+    from gpumemnet.learning.dataset.running.need import estimate_need, reservation
 
     try:
         need_bytes = reservation(estimate_need(config).total_bytes)
@@ -261,7 +262,7 @@ def main() -> int:
 
 def load_libraries() -> None:
     """Import once what all children need, but nothing that would keep them from using CUDA."""
-    from gpumemnet.learning.dataset import warm
+    from gpumemnet.learning.dataset.running import warm
 
     steps = (warm._compiler, warm._torchvision, warm._timm, warm._transformers)
     for step in steps:

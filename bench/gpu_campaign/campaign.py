@@ -607,7 +607,7 @@ def run(description: str, *, rows: int, interference: bool) -> int:
     print(f"{gpus} GPUs: {[meter.uuid for meter in meters]}", file=sys.stderr, flush=True)
     import torch
 
-    from gpumemnet.learning.dataset.warm import warm_up
+    from gpumemnet.learning.dataset.running.warm import warm_up
 
     if not args.dry_run:
         left_out = warm_up(heldout=True)

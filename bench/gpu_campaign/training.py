@@ -10,7 +10,7 @@ from torch import nn
 
 from gpumemnet.learning.dataset.catalogue import workload
 from gpumemnet.learning.dataset.config import Configuration
-from gpumemnet.learning.dataset.measure import SMALL_MODEL_PARAMS, build_model, make_optimizer
+from gpumemnet.learning.dataset.running.measure import SMALL_MODEL_PARAMS, build_model, make_optimizer
 from gpumemnet.learning.dataset.workload import loss_of, make_inputs, make_tensor
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpumemnet.learning.dataset.child import Job
 from gpumemnet.learning.dataset.generate import generate
-from gpumemnet.learning.dataset.nvml import Device
-from gpumemnet.learning.dataset.runner import Runner
+from gpumemnet.learning.dataset.running.child import Job
+from gpumemnet.learning.dataset.running.nvml import Device
+from gpumemnet.learning.dataset.running.runner import Runner
 from gpumemnet.learning.dataset.store import TRAINING_ROWS, read_records
 
 pytestmark = pytest.mark.gpu

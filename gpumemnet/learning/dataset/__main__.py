@@ -56,14 +56,14 @@ def measure(
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
     import torch
 
-    from gpumemnet.learning.dataset.child import Job
     from gpumemnet.learning.dataset.config import Configuration
     from gpumemnet.learning.dataset.generate import generate
-    from gpumemnet.learning.dataset.nvml import Device
     from gpumemnet.learning.dataset.real_draw import heldout_configurations, trained_configurations
-    from gpumemnet.learning.dataset.runner import Runner
+    from gpumemnet.learning.dataset.running.child import Job
+    from gpumemnet.learning.dataset.running.nvml import Device
+    from gpumemnet.learning.dataset.running.runner import Runner
+    from gpumemnet.learning.dataset.running.warm import warm_up
     from gpumemnet.learning.dataset.store import appender, done_keys
-    from gpumemnet.learning.dataset.warm import warm_up
 
     known = done_keys((out, *done))
     device = Device()

@@ -28,7 +28,7 @@ HOW: dict[str, dict[str, bool]] = {
 
 
 def trace_configuration(config: Configuration) -> Trace:
-    """Trace the training loop of `gpumemnet.learning.dataset.measure` for this configuration."""
+    """Trace the training loop of `gpumemnet.learning.dataset.running.measure` for this configuration."""
     work = workload(config)
     setup = TrainingSetup(
         batch_size=config.batch_size,

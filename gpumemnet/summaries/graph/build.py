@@ -13,21 +13,14 @@ from collections import Counter
 
 from gpumemnet.names import Group, Source
 from gpumemnet.summaries.collapsed_blocks.scale import UNKNOWN_PERCENT, Outputs, Stretch, better
-from gpumemnet.summaries.graph import (
-    attention,
-    containers,
-    convolution_sites,
-    functional_attention,
-    functional_ops,
-    head_rows,
-    inputs,
-    loss,
-    weighted,
-)
-from gpumemnet.summaries.graph.attention_forms import Form, attend
-from gpumemnet.summaries.graph.attention_sites import find_sites, head_width
+from gpumemnet.summaries.graph import containers, functional_ops, inputs, loss, weighted
+from gpumemnet.summaries.graph.attention import convolution_sites, head_rows
+from gpumemnet.summaries.graph.attention import functional as functional_attention
+from gpumemnet.summaries.graph.attention import shown as attention
+from gpumemnet.summaries.graph.attention.forms import Form, attend
+from gpumemnet.summaries.graph.attention.site import Site
+from gpumemnet.summaries.graph.attention.sites import find_sites, head_width
 from gpumemnet.summaries.graph.builder import Path, TapeBuilder
-from gpumemnet.summaries.graph.site import Site
 from gpumemnet.summaries.graph.tape import Op, Tape
 from gpumemnet.summaries.graph.unknown import about_hidden, steps_through_time
 from gpumemnet.summaries.texts import kinds

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gpumemnet.learning.dataset.admission import PATIENCE_S, Waiting, admit
+from gpumemnet.learning.dataset.running.admission import PATIENCE_S, Waiting, admit
 
 
 def run(key: int, size: int, since: float = 0.0, alone: bool = False) -> Waiting:

@@ -7,11 +7,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpumemnet.learning.dataset.child import Job  # noqa: E402
 from gpumemnet.learning.dataset.generate import generate  # noqa: E402
-from gpumemnet.learning.dataset.job_queue import LONG, JobQueue  # noqa: E402
-from gpumemnet.learning.dataset.need import estimate_need  # noqa: E402
-from gpumemnet.learning.dataset.runner import Runner  # noqa: E402
+from gpumemnet.learning.dataset.running.child import Job  # noqa: E402
+from gpumemnet.learning.dataset.running.job_queue import LONG, JobQueue  # noqa: E402
+from gpumemnet.learning.dataset.running.need import estimate_need  # noqa: E402
+from gpumemnet.learning.dataset.running.runner import Runner  # noqa: E402
 
 
 class IdleCard:

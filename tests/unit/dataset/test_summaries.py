@@ -12,7 +12,7 @@ pytest.importorskip("torchinfo")
 
 from gpumemnet.learning.dataset.generate import generate  # noqa: E402
 from gpumemnet.learning.dataset.models import cnn, mlp  # noqa: E402
-from gpumemnet.learning.dataset.need import estimate_need  # noqa: E402
+from gpumemnet.learning.dataset.running.need import estimate_need  # noqa: E402
 from gpumemnet.learning.dataset.summaries import texts, torchsummary_text  # noqa: E402
 
 

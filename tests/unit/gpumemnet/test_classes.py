@@ -6,7 +6,7 @@ import pytest
 
 from gpumemnet.estimators import conformal
 from gpumemnet.profile.build import profile_summary, profile_with_warnings
-from gpumemnet.summaries.graph.attention_sites import find_sites
+from gpumemnet.summaries.graph.attention.sites import find_sites
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.formats.detect import parse_text
 from gpumemnet.summaries.texts.model_names import ties_words

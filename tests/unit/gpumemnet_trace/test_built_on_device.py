@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpumemnet.learning.dataset.config import Configuration  # noqa: E402
-from gpumemnet.learning.dataset.measure import build_model  # noqa: E402
+from gpumemnet.learning.dataset.running.measure import build_model  # noqa: E402
 from gpumemnet.learning.dataset.workload import Workload  # noqa: E402
 from gpumemnet.names import Precision  # noqa: E402
 

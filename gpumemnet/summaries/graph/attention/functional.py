@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from gpumemnet.names import Group
-from gpumemnet.summaries.graph.attention_forms import Form, attend
-from gpumemnet.summaries.graph.attention_sites import is_attention
+from gpumemnet.summaries.graph.attention.forms import Form, attend
+from gpumemnet.summaries.graph.attention.sites import is_attention
 from gpumemnet.summaries.graph.builder import TapeBuilder
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.kinds import KINDS, Kind

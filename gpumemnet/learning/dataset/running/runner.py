@@ -13,12 +13,12 @@ from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from typing import Any
 
-from gpumemnet.learning.dataset.admission import Waiting, admit
-from gpumemnet.learning.dataset.child import Job, run_child
-from gpumemnet.learning.dataset.children import Child, Gpu
-from gpumemnet.learning.dataset.job_queue import JobQueue
-from gpumemnet.learning.dataset.need import reservation
-from gpumemnet.learning.dataset.progress import Progress
+from gpumemnet.learning.dataset.running.admission import Waiting, admit
+from gpumemnet.learning.dataset.running.child import Job, run_child
+from gpumemnet.learning.dataset.running.children import Child, Gpu
+from gpumemnet.learning.dataset.running.job_queue import JobQueue
+from gpumemnet.learning.dataset.running.need import reservation
+from gpumemnet.learning.dataset.running.progress import Progress
 from gpumemnet.units import GIB, MIB
 
 STATE_LIMIT_S = 30.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from gpumemnet.names import Group
-from gpumemnet.summaries.graph.attention_sites import is_attention
-from gpumemnet.summaries.graph.site import Path, Site
+from gpumemnet.summaries.graph.attention.site import Path, Site
+from gpumemnet.summaries.graph.attention.sites import is_attention
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.records import Layer, Shape
 from gpumemnet.summaries.texts.widths import fan_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable
 
-from gpumemnet.learning.dataset.child import Job
+from gpumemnet.learning.dataset.running.child import Job
 
 LONG = 40
 """Number of waiting jobs of another kind at which a process should be replaced by one for that kind."""

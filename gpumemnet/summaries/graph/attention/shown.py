@@ -6,9 +6,9 @@ import re
 
 from gpumemnet.names import Group, Source
 from gpumemnet.summaries.graph import inputs
-from gpumemnet.summaries.graph.attention_forms import Form, attend
+from gpumemnet.summaries.graph.attention.forms import Form, attend
+from gpumemnet.summaries.graph.attention.site import Site
 from gpumemnet.summaries.graph.builder import TapeBuilder
-from gpumemnet.summaries.graph.site import Site
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.kinds import KINDS
 from gpumemnet.summaries.texts.model_names import drops_by_function, mixes_positions, rotates

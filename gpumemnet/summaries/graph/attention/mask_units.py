@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpumemnet.summaries.graph.site import Site, out_of
+from gpumemnet.summaries.graph.attention.site import Site, out_of
 from gpumemnet.summaries.texts.records import Layer
 
 _UNITS, _UNIT_TOKENS, _UNIT_HEAD = "MaskUnitAttention", 64, 96

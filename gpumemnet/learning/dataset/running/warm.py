@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from gpumemnet.learning.dataset.generate import generate
-from gpumemnet.learning.dataset.measure import make_optimizer
-from gpumemnet.learning.dataset.need import estimate_need
+from gpumemnet.learning.dataset.running.measure import make_optimizer
+from gpumemnet.learning.dataset.running.need import estimate_need
 
 Step = tuple[str, Callable[[], None]]
 TRACED = 40

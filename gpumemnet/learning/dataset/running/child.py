@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from gpumemnet.learning.dataset.config import Configuration
-from gpumemnet.learning.dataset.measure import train
-from gpumemnet.learning.dataset.need import Need, estimate_need
+from gpumemnet.learning.dataset.running.measure import train
+from gpumemnet.learning.dataset.running.need import Need, estimate_need
 from gpumemnet.learning.dataset.summaries import texts_on_device
 
 PR_SET_PDEATHSIG, SIGKILL = 1, 9

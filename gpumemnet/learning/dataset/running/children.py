@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from gpumemnet.learning.dataset.child import Job
+from gpumemnet.learning.dataset.running.child import Job
 
 
 class Gpu(Protocol):

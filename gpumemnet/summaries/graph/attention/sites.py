@@ -10,9 +10,9 @@ import math
 import re
 
 from gpumemnet.names import Group
-from gpumemnet.summaries.graph import head_rows
-from gpumemnet.summaries.graph.mask_units import in_units
-from gpumemnet.summaries.graph.site import Path, Site, out_of, own_parameters, reads, same_width
+from gpumemnet.summaries.graph.attention import head_rows
+from gpumemnet.summaries.graph.attention.mask_units import in_units
+from gpumemnet.summaries.graph.attention.site import Path, Site, out_of, own_parameters, reads, same_width
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.model_names import blocks_of_tokens, writes_scores
 from gpumemnet.summaries.texts.records import Layer

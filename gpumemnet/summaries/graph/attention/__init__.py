@@ -1,0 +1,1 @@
+"""Attention in a text: where it is, what its rows show, and the tensors of its operations."""
