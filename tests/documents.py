@@ -227,7 +227,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
         "#SBATCH --gpus=2",
         "#SBATCH --time=1:00:00",
     ),
-    "docs/troubleshooting.md": ("job.sh:4: unknown optimizer",),
+    "docs/troubleshooting.md": ("job.sh:4: unknown optimizer", "Job 7      PENDING"),
     "docs/reference.md": (),
     "docs/admin/first-node.md": ("PartitionName=shared",),
     "docs/admin/gpu-types.md": ("# slurm.conf, where each shard",),

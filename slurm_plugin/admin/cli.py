@@ -110,6 +110,23 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
 
 
 @main.command()
+@click.argument("job", type=click.IntRange(min=1))
+@config_option
+@json_option
+def why(job: int, config: Path, as_json: bool) -> None:
+    """Explain why a JOB waits, or does not share its GPU, and what to do.
+
+    Any user may run it, on any machine with Slurm's commands. It reads squeue, sinfo and each node's rad-monitor.
+    """
+    from slurm_plugin.admin.top.command import readable_settings
+    from slurm_plugin.admin.why import text
+    from slurm_plugin.admin.why.gather import look
+
+    facts = look(job, readable_settings(config), SystemClock())
+    click.echo(text.as_json(facts) if as_json else text.as_text(facts))
+
+
+@main.command()
 @config_option
 @json_option
 @click.option("--user", "user_id", type=int, help="Show only jobs of this user id.")

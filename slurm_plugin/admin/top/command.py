@@ -52,7 +52,7 @@ def top(
     from slurm_plugin.admin.top.gather import Gatherer
     from slurm_plugin.slurm.queries.queue import waiting_jobs
 
-    settings = _settings(config)
+    settings = readable_settings(config)
     conf = settings.paths.slurm_conf
     gatherer = Gatherer(
         places(nodes, port or port_of(settings), found=lambda: gpu_nodes(conf)),
@@ -76,7 +76,7 @@ def top(
     watch(gatherer.look, every_s=every)
 
 
-def _settings(path: Path) -> Config:
+def readable_settings(path: Path) -> Config:
     """Return rad.toml's settings, or the defaults if this user may not read it."""
     try:
         return load_config(path)
