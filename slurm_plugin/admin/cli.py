@@ -141,6 +141,31 @@ def history(config: Path, as_json: bool, user_id: int | None) -> None:
 @main.command()
 @config_option
 @json_option
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, min_open=True),
+    default=7,
+    show_default=True,
+    help="Number of days until now.",
+)
+def digest(config: Path, as_json: bool, days: float) -> None:
+    """Sum up the last days for a mail: GPU hours booked, used and saved, reruns, users who book far too much.
+
+    Run it on the controller, as root, for example by cron. Jobs that still run are not in it.
+    """
+    from slurm_plugin.admin import digest as digesting
+    from slurm_plugin.admin.history import runs_in
+
+    settings = load_config(config)
+    found = digesting.digest_of(
+        runs_in(Path(settings.paths.state)), settings, now_s=SystemClock().now_s(), days=days
+    )
+    click.echo(digesting.as_json(found) if as_json else digesting.as_text(found))
+
+
+@main.command()
+@config_option
+@json_option
 def learn(config: Path, as_json: bool) -> None:
     """Print how the runs of all users would change the estimates, for site_quantiles; run it on the controller."""
     from slurm_plugin.admin import learn as learning
