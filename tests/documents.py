@@ -201,6 +201,7 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad top": Run(root=True, says="GPU MEMORY used/booked/usable"),
         "rad top --node gpu1 --node gpu2=10.0.0.5:9835": NotRun("needs nodes of these names"),
         "rad top --once; rad top --json": Run(root=True, says='"nodes"'),
+        "rad top --html > gpus.html": Run(root=True),
     },
     "docs/results.md": {
         ".rad/venv/bin/rad report docs/results/replay/*-c1[68]0*-r?.json.xz"
