@@ -1,1 +1,1 @@
-"""`rad why JOB`: why a job waits, or does not share. gather collects, answer decides, slurm_reasons translates."""
+"""`rad why JOB`: why a job waits, or does not share. gather collects facts, answer decides, text formats."""

@@ -2,91 +2,26 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 
-from slurm_plugin.admin.top.fleet import Node
+from slurm_plugin.admin.why.facts import Facts, Need, is_usable, need_of, nodes_of, of_type, shards_of
 from slurm_plugin.admin.why.slurm_reasons import Cause, cause_of
-from slurm_plugin.core.booking.gres_text import count_of, parse_gres
-from slurm_plugin.core.comments.admin_comment import Note, read_note
-from slurm_plugin.core.comments.signed_comment import shown_booking
-from slurm_plugin.core.config.load import Config, PartitionConfig
+from slurm_plugin.core.booking.gres_text import count_of, is_mig, parse_gres
+from slurm_plugin.core.comments.admin_comment import read_note
+from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import human
 from slurm_plugin.monitor.export.status import GpuStatus
-from slurm_plugin.slurm.control import JobView, NodeView, put_off
-from slurm_plugin.slurm.queries.queue import WaitingJob
+from slurm_plugin.slurm.control import JobView, put_off
 
-_UNUSABLE = re.compile(r"(?:DOWN|DRAIN|DRAINED|DRAINING|ERROR|FAIL|FAILING|FUTURE|MAINT|UNKNOWN)\b|\w+\*")
 _QUARANTINE = "no MPS server with other users"
 _RUNS = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED")
 _NOTHING = "nothing: it starts by itself"
 _MOST_NODES = 3
 _FAR_S = 180 * 86_400
 """Slurm predicts a start a year ahead where earlier jobs have no time limit."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What was found.
-
-    Attributes:
-        time_s: When, seconds since the epoch.
-        job: The job, as Slurm sees it.
-        config: rad.toml; without any partition if it cannot be read.
-        nodes: Slurm's nodes.
-        waiting: Jobs that wait for GPUs.
-        fleet: Answers of the rad-monitors of its partitions' nodes.
-        missing: Sources that could not be read, one sentence each.
-    """
-
-    time_s: float
-    job: JobView
-    config: Config = field(default_factory=Config)
-    nodes: Sequence[NodeView] = ()
-    waiting: Sequence[WaitingJob] = ()
-    fleet: Sequence[Node] = ()
-    missing: tuple[str, ...] = ()
-
-    @property
-    def partitions(self) -> list[str]:
-        """Return the partitions that it may start in."""
-        return self.job.partition.split(",")
-
-    @property
-    def settings(self) -> PartitionConfig | None:
-        """Return its partition's settings; None if rad.toml does not name it."""
-        return self.config.partition(self.job.partition)
-
-    @property
-    def booking(self) -> Booking | None:
-        """Return its booking, as its comment shows it."""
-        return shown_booking(self.job.comment)
-
-    @property
-    def note(self) -> Note | None:
-        """Return RAD's note on the run that waits or runs now."""
-        note = read_note(self.job.admin_comment)
-        return note if note is not None and note.restart in (None, self.job.restarts) else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """What a job requests of GPUs.
-
-    Attributes:
-        gpus: Number of GPUs.
-        type: Their type; "" if any will do.
-        shards: Shards of each; 0 for whole GPUs.
-        memory_bytes: Booked memory of each; 0 for whole GPUs.
-    """
-
-    gpus: int
-    type: str = ""
-    shards: int = 0
-    memory_bytes: int = 0
 
 
 def answer(facts: Facts) -> tuple[Cause, ...]:
@@ -132,23 +67,6 @@ def _waits(facts: Facts) -> Cause:
     return Cause(kind="rerun", text=f"it runs again, {boost}: {note.detail}; {cause.text}", fix=_NOTHING)
 
 
-def need_of(facts: Facts) -> Need | None:
-    """Return what a job requests of GPUs; None if it requests none."""
-    items, booking = parse_gres(facts.job.gres), facts.booking
-    shards, gpus = count_of(items, "shard"), count_of(items, "gpu")
-    kind = next((item.type for item in items if item.name in ("gpu", "shard") and item.type), None) or ""
-    if not shards:
-        return Need(gpus=gpus, type=kind) if gpus else None
-    number = booking.gpus if booking else 1
-    each = booking.shards // number if booking and booking.shards else shards
-    most = max((_shards_of(node) for node in _of_type(_nodes(facts), kind)), default=0)
-    if each == most or (booking is not None and booking.kind == "whole"):
-        return Need(gpus=number, type=kind)
-    shard_bytes = (facts.settings or PartitionConfig()).shard_bytes
-    memory_bytes = booking.memory_bytes if booking and booking.memory_bytes else each * shard_bytes
-    return Need(gpus=number, type=kind, shards=each, memory_bytes=memory_bytes)
-
-
 def _put_off(facts: Facts) -> Cause:
     """Return why a job has a start time in the future."""
     job, note = facts.job, facts.note
@@ -187,10 +105,10 @@ def _in_queue(facts: Facts) -> Cause | None:
 
 def _never(facts: Facts, need: Need) -> Cause | None:
     """Return why no node of its partitions can start it; None if one can, or the nodes are unknown."""
-    nodes = _nodes(facts)
+    nodes = nodes_of(facts)
     if not nodes:
         return None
-    matching = _of_type(nodes, need.type)
+    matching = of_type(nodes, need.type)
     if not matching:
         types = sorted({item.type for node in nodes for item in parse_gres(node.gres) if item.type})
         has = ", ".join(types) or "GPUs without a type"
@@ -199,7 +117,7 @@ def _never(facts: Facts, need: Need) -> Cause | None:
             text=f"no node of its partition has a GPU of type {need.type}; it has {has}",
             fix="request one of these",
         )
-    largest = max(map(_shards_of, matching))
+    largest = max(map(shards_of, matching))
     if need.shards > largest:
         return Cause(
             kind="never",
@@ -213,7 +131,7 @@ def _never(facts: Facts, need: Need) -> Cause | None:
             text=f"it requests {need.gpus} GPUs, and the nodes that may run it have {total}",
             fix="scancel it, and request at most that",
         )
-    down = [node for node in matching if not _usable(node)]
+    down = [node for node in matching if not is_usable(node)]
     if len(down) < len(matching):
         return None
     names = [f"{node.name} {node.state.lower()}" + f" ({node.reason})" * bool(node.reason) for node in down]
@@ -227,7 +145,7 @@ def _never(facts: Facts, need: Need) -> Cause | None:
 
 def _no_gpu(facts: Facts, need: Need) -> Cause:
     """Return what no GPU has free, as far as rad-monitors show it."""
-    usable = {node.name for node in _of_type(_nodes(facts), need.type) if _usable(node)}
+    usable = {node.name for node in of_type(nodes_of(facts), need.type) if is_usable(node)}
     gpus = [
         (node.name, gpu)
         for node in facts.fleet
@@ -284,6 +202,9 @@ def _beside_gpus(free: str) -> Cause:
 def _not_shared(facts: Facts) -> Iterator[Cause]:
     """Yield why a job does not share its GPU, or not with everyone."""
     need, booking, settings = need_of(facts), facts.booking, facts.settings
+    if any(map(is_mig, parse_gres(facts.job.gres))):
+        yield Cause(kind="not shared", text="a MIG instance is not shared")
+        return
     if need is None or not facts.config.partitions or facts.job.state not in ("PENDING", *_RUNS):
         return
     if settings is None or not settings.collocate:
@@ -296,12 +217,13 @@ def _not_shared(facts: Facts) -> Iterator[Cause]:
         if settings.default != "leave" and not need.shards and need.gpus == 1:
             yield Cause(
                 kind="radd away",
-                text="radd did not decide on it when it was submitted, so it requests a whole GPU",
-                fix="to share one, cancel it and submit it again; admins: systemctl status radd",
+                text="RAD has not booked it, so it gets the whole GPU that it requests: radd did not answer when it "
+                "was submitted, its comment was changed, or it has several nodes or components",
+                fix="to share a GPU, cancel it and submit it again; admins: systemctl status radd",
             )
         return
     if booking.kind == "whole":
-        yield Cause(kind="not shared", text=_why_whole(booking, settings))
+        yield Cause(kind="not shared", text=_why_whole(facts.job, booking, settings))
         return
     note = read_note(facts.job.admin_comment)
     if booking.own_server:
@@ -313,10 +235,12 @@ def _not_shared(facts: Facts) -> Iterator[Cause]:
         yield Cause(kind="quarantine", text=note.detail, fix="find the fault: compute-sanitizer program")
 
 
-def _why_whole(booking: Booking, settings: PartitionConfig) -> str:
+def _why_whole(job: JobView, booking: Booking, settings: PartitionConfig) -> str:
     whole = f"it has {_whole(booking.gpus)}"
     if booking.recoveries:
         return f"{whole} because it ran out of memory before"
+    if not job.batch:
+        return f"{whole}, as salloc or srun requested it on the login node"
     if booking.gpus > 1 and not settings.share_multi_gpu:
         return f"{whole} because jobs of several GPUs do not share them here"
     if settings.policy == "exclusive":
@@ -339,42 +263,6 @@ def _together(facts: Facts) -> str:
                 beside = f"with {', '.join(others)}" if others else "alone"
                 parts.append(f"{node.name} GPU {gpu.index} {beside}")
     return f"it runs on {'; '.join(parts)}" if parts else f"it runs on {facts.job.node or 'its node'}"
-
-
-def _nodes(facts: Facts) -> list[NodeView]:
-    """Return the nodes with GPUs in a job's partitions."""
-    return [
-        node
-        for node in facts.nodes
-        if set(node.partitions) & set(facts.partitions) and count_of(parse_gres(node.gres), "gpu")
-    ]
-
-
-def _of_type(nodes: Sequence[NodeView], kind: str) -> list[NodeView]:
-    """Return nodes with GPUs of a type; each only with its part of that type."""
-    found = []
-    for node in nodes:
-        items = [item for item in parse_gres(node.gres) if item.name in ("gpu", "shard")]
-        if not kind:
-            found.append(node)
-        elif any(item.name == "gpu" and item.type == kind for item in items):
-            # Shards may have no type although the GPUs have one.
-            typed = [item for item in items if item.type == kind]
-            if not any(item.name == "shard" for item in typed):
-                typed = items
-            text = ",".join(f"{item.name}:{item.count}" for item in typed)
-            found.append(replace(node, gres=text))
-    return found
-
-
-def _shards_of(node: NodeView) -> int:
-    """Return the shards of one of a node's GPUs."""
-    items = parse_gres(node.gres)
-    return count_of(items, "shard") // max(1, count_of(items, "gpu"))
-
-
-def _usable(node: NodeView) -> bool:
-    return _UNUSABLE.match(node.state) is None
 
 
 def _free_bytes(gpu: GpuStatus) -> int:

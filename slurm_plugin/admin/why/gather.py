@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from slurm_plugin.admin.top.command import port_of
 from slurm_plugin.admin.top.fleet import Node
 from slurm_plugin.admin.top.gather import Gatherer
-from slurm_plugin.admin.why.answer import Facts
+from slurm_plugin.admin.why.facts import Facts
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config.load import Config

@@ -6,6 +6,7 @@ list of nodes, and some as a sentence with underscores.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 
@@ -83,7 +84,7 @@ _HELD_AFTER_FAILURE = Cause(
 )
 _FAILURES = ("launch failed requeued held", "JobHoldMaxRequeue", "JobLaunchFailure")
 _NO_NODE = ("ReqNodeNotAvail", "Nodes required for job are DOWN", "NodeDown", "FrontEndDown")
-_LIMITS = ("QOS", "Assoc", "MaxCpuPerAccount")
+_LIMITS = re.compile(r"QOS|Assoc|Max\w+PerAccount")
 
 
 def cause_of(reason: str) -> Cause | None:
@@ -110,7 +111,7 @@ def cause_of(reason: str) -> Cause | None:
             text=f"nodes that it needs are down, drained, or reserved{nodes}",
             fix="sinfo -R says why; a maintenance reservation lets it start if its --time ends before",
         )
-    if code.startswith(_LIMITS):
+    if _LIMITS.match(code):
         return Cause(
             kind="limit",
             text=f"it would exceed a limit of its user, account or QOS: {code}",

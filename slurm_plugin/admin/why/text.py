@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import datetime
 
-from slurm_plugin.admin.why.answer import Facts, answer, expected_s
+from slurm_plugin.admin.why.answer import answer, expected_s
+from slurm_plugin.admin.why.facts import Facts
 from slurm_plugin.core.text import one_line
 
 VERSION = 1

@@ -10,9 +10,11 @@ import pytest
 from golden_texts import Golden
 from hypothesis import given
 from hypothesis import strategies as st
+from paths import CHECKOUT
 
 from slurm_plugin.admin.top.fleet import Node
-from slurm_plugin.admin.why.answer import Facts, answer, expected_s
+from slurm_plugin.admin.why.answer import answer, expected_s
+from slurm_plugin.admin.why.facts import Facts
 from slurm_plugin.admin.why.text import as_json, as_text
 from slurm_plugin.core.comments.admin_comment import Note, signed_note
 from slurm_plugin.core.comments.signed_comment import signed_booking
@@ -192,6 +194,7 @@ WAITS: dict[str, tuple[Facts, str, str]] = {
     "held by admin": (facts(reason="JobHeldAdmin", priority=0), "held by admin", "an admin holds it"),
     "failed Prolog": (facts(reason="launch_failed_requeued_held"), "held after failure", "Slurm holds it"),
     "QOS limit": (facts(reason="QOSMaxGRESPerUser"), "limit", "QOSMaxGRESPerUser"),
+    "account limit": (facts(reason="MaxGRESPerAccount"), "limit", "MaxGRESPerAccount"),
     "association limit": (facts(reason="AssocGrpBillingMinutes"), "limit", "AssocGrpBillingMinutes"),
     "partition": (facts(reason="PartitionDown"), "partition down", "starts no jobs"),
     "reservation": (facts(reason="Reservation"), "reservation", "has not begun"),
@@ -259,7 +262,11 @@ def test_at_least_twelve_kinds_of_waiting_are_told_apart() -> None:
 
 
 NOT_SHARED: dict[str, tuple[Facts, str, str]] = {
-    "radd away": (facts(gres="gres/gpu:1", comment=""), "radd away", "radd did not decide on it"),
+    "radd away": (
+        facts(gres="gres/gpu:1", comment=""),
+        "radd away",
+        "radd did not answer when it was submitted",
+    ),
     "quarantine": (
         facts(
             state="RUNNING",
@@ -280,6 +287,8 @@ NOT_SHARED: dict[str, tuple[Facts, str, str]] = {
         "not shared",
         "need is unknown",
     ),
+    "salloc": (facts(**WHOLE_JOB, batch=False), "not shared", "as salloc or srun requested it"),
+    "MIG": (facts(gres="gres/gpu:1g.10gb:1", comment=""), "not shared", "a MIG instance"),
     "several GPUs": (
         facts(gres="gres/gpu:2", comment=comment(Booking(kind="whole", gpus=2))),
         "not shared",
@@ -365,3 +374,13 @@ def test_whatever_slurm_prints_there_is_an_answer_of_plain_lines(node: str, **fi
     found = facts(nodes=(replace(NODE, reason=node, state=node),), **fields)
     text = as_text(found)
     assert text.count("\n") >= 1 and all(line.isprintable() for line in text.split("\n"))
+
+
+def test_the_manual_shows_what_is_printed() -> None:
+    shown = "".join(f"    {line}\n" for line in as_text(WAITS["memory of no GPU"][0]).splitlines())
+    assert shown in (CHECKOUT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("values", ["gpus=0:ask=8", f"gpus=1:mem={'9' * 200}", "gpus=99999999:ask=1"])
+def test_a_comment_that_its_user_wrote_gives_an_answer(values: str) -> None:
+    assert as_text(facts(comment=f"rad2:shared:{values}:0123456789abcdef")).startswith("Job 7")

@@ -41,7 +41,7 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def status(text: str = "card", *, idle_s: float | None = None) -> NodeStatus:
+def status(text: str = "H100", *, idle_s: float | None = None) -> NodeStatus:
     job = JobStatus(
         job_id=7,
         user_id=1000,
@@ -74,9 +74,9 @@ def status(text: str = "card", *, idle_s: float | None = None) -> NodeStatus:
 def test_it_shows_gpus_jobs_booked_and_used() -> None:
     found = Reader(page([("gpu1", status(), ""), ("gpu2", None, "no answer in 1 s")], time_s=NOW_S)).text
     assert "GPUs of 2 nodes 1 of 1 GPUs busy, jobs on them: 1" in found
-    assert "gpu1 0 card card 10.0 GiB 12.0 GiB 40.0 GiB 0.50" in found
+    assert "gpu1 0 H100 H100 10.0 GiB 12.0 GiB 40.0 GiB 0.50" in found
     assert "gpu2 no answer in 1 s" in found
-    assert "7 1000 gpu1 0 card 9.0 GiB 12.0 GiB - 0.25" in found
+    assert "7 1000 gpu1 0 H100 9.0 GiB 12.0 GiB - 0.25" in found
 
 
 def test_an_idle_job_is_named() -> None:
