@@ -168,7 +168,7 @@ def _no_gpu(facts: Facts, need: Need) -> Cause:
                 text=f"it needs {_whole(need.gpus)}{kind}, and {idle} of {len(gpus)} GPUs are idle",
                 fix="#RAD model= lets it share; or wait",
             )
-        return _beside_gpus(f"{idle} of {len(gpus)} GPUs are idle")
+        return _other_resources(f"{idle} of {len(gpus)} GPUs are idle")
     size = human(need.memory_bytes)
     fitting = [(name, gpu) for name, gpu in gpus if _free_bytes(gpu) >= need.memory_bytes]
     if len(fitting) < need.gpus:
@@ -188,10 +188,10 @@ def _no_gpu(facts: Facts, need: Need) -> Cause:
             text=f"{free}, but not the {need.shards} shards that it requests for its compute",
             fix=f"{_NOTHING} when jobs there end; compute_overcommit is the admin's limit",
         )
-    return _beside_gpus(free)
+    return _other_resources(free)
 
 
-def _beside_gpus(free: str) -> Cause:
+def _other_resources(free: str) -> Cause:
     return Cause(
         kind="resources",
         text=f"{free}; what it lacks there is CPUs, host memory, or shards that others request for compute",
@@ -260,8 +260,8 @@ def _together(facts: Facts) -> str:
         for gpu in node.status.gpus if node.status else ():
             if any(job.job_id == own for job in gpu.jobs):
                 others = [str(job.job_id) for job in gpu.jobs if job.job_id != own]
-                beside = f"with {', '.join(others)}" if others else "alone"
-                parts.append(f"{node.name} GPU {gpu.index} {beside}")
+                neighbours = f"with {', '.join(others)}" if others else "alone"
+                parts.append(f"{node.name} GPU {gpu.index} {neighbours}")
     return f"it runs on {'; '.join(parts)}" if parts else f"it runs on {facts.job.node or 'its node'}"
 
 
