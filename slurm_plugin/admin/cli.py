@@ -110,6 +110,23 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
 
 
 @main.command()
+@click.argument("job", type=click.IntRange(min=1))
+@config_option
+@json_option
+def why(job: int, config: Path, as_json: bool) -> None:
+    """Explain why a JOB waits, or does not share its GPU, and what to do.
+
+    Any user may run it, on any machine with Slurm's commands. It reads squeue, sinfo and each node's rad-monitor.
+    """
+    from slurm_plugin.admin.top.command import readable_settings
+    from slurm_plugin.admin.why import text
+    from slurm_plugin.admin.why.gather import look
+
+    facts = look(job, readable_settings(config), SystemClock())
+    click.echo(text.as_json(facts) if as_json else text.as_text(facts))
+
+
+@main.command()
 @config_option
 @json_option
 @click.option("--user", "user_id", type=int, help="Show only jobs of this user id.")
@@ -119,6 +136,31 @@ def history(config: Path, as_json: bool, user_id: int | None) -> None:
 
     rows = remembering.peaks(Path(load_config(config).paths.state), user_id=user_id)
     click.echo(remembering.as_json(rows) if as_json else remembering.as_text(rows))
+
+
+@main.command()
+@config_option
+@json_option
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, min_open=True),
+    default=7,
+    show_default=True,
+    help="Number of days until now.",
+)
+def digest(config: Path, as_json: bool, days: float) -> None:
+    """Sum up the last days for a mail: GPU hours booked, used and saved, reruns, users who book far too much.
+
+    Run it on the controller, as root, for example by cron. Jobs that still run are not in it.
+    """
+    from slurm_plugin.admin import digest as digesting
+    from slurm_plugin.admin.history import runs_in
+
+    settings = load_config(config)
+    found = digesting.digest_of(
+        runs_in(Path(settings.paths.state)), settings, now_s=SystemClock().now_s(), days=days
+    )
+    click.echo(digesting.as_json(found) if as_json else digesting.as_text(found))
 
 
 @main.command()

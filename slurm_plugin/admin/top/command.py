@@ -24,6 +24,7 @@ NARROWEST = 80
 @click.command(cls=Command)
 @config_option
 @json_option
+@click.option("--html", "as_html", is_flag=True, help="Print one web page without script, for a web server.")
 @click.option("--once", is_flag=True, help="Print one screen and exit, as when the output is no terminal.")
 @click.option(
     "--node",
@@ -43,7 +44,13 @@ NARROWEST = 80
     help="Refresh interval, in seconds.",
 )
 def top(
-    config: Path, as_json: bool, once: bool, nodes: tuple[str, ...], port: int | None, every: float
+    config: Path,
+    as_json: bool,
+    as_html: bool,
+    once: bool,
+    nodes: tuple[str, ...],
+    port: int | None,
+    every: float,
 ) -> None:
     """Monitor all nodes: GPUs, jobs, users, the queue and recoveries. Keys as in htop; F1 lists them.
 
@@ -52,7 +59,7 @@ def top(
     from slurm_plugin.admin.top.gather import Gatherer
     from slurm_plugin.slurm.queries.queue import waiting_jobs
 
-    settings = _settings(config)
+    settings = readable_settings(config)
     conf = settings.paths.slurm_conf
     gatherer = Gatherer(
         places(nodes, port or port_of(settings), found=lambda: gpu_nodes(conf)),
@@ -61,6 +68,13 @@ def top(
     )
     if as_json:
         click.echo(json.dumps({"version": 1, **asdict(gatherer.look())}))
+        return
+    if as_html:
+        from slurm_plugin.monitor.export.page import page
+
+        seen = gatherer.look()
+        shown = [(node.name, node.status, node.trouble) for node in seen.nodes]
+        click.echo(page(shown, time_s=seen.time_s), nl=False)
         return
     if once or not sys.stdout.isatty():
         from slurm_plugin.admin.top.frame import ABOVE, BELOW, as_text, frame
@@ -76,7 +90,7 @@ def top(
     watch(gatherer.look, every_s=every)
 
 
-def _settings(path: Path) -> Config:
+def readable_settings(path: Path) -> Config:
     """Return rad.toml's settings, or the defaults if this user may not read it."""
     try:
         return load_config(path)

@@ -140,6 +140,28 @@ def verified_booking(comment: JobComment, *, user_id: int, key: bytes) -> Bookin
     kind, body, mac = found.groups()
     if not hmac.compare_digest(mac, _mac(kind, body, user_id, key)):
         return None
+    return _booking_in(kind, body)
+
+
+def shown_booking(text: str) -> Booking | None:
+    """Return the booking in a comment as it is shown, verified or not: for display only.
+
+    Args:
+        text: The job's comment.
+    """
+    found = _SIGNED.fullmatch(read_comment(text).signed)
+    try:
+        return None if found is None else _booking_in(found[1], found[2])
+    except ValueError:
+        return None  # not RAD's: its user wrote it
+
+
+def _booking_in(kind: str, body: str) -> Booking | None:
+    """Return the booking of a kind and its values; None if it has values that are unknown here.
+
+    Raises:
+        ValueError: A value is not a number.
+    """
     values = dict(part.partition("=")[::2] for part in body.split(":"))
     if not set(values) <= set(_FIELDS):
         return None

@@ -1,4 +1,4 @@
-"""Serve rad-monitor's results over HTTP: /metrics for Prometheus, /status for `rad top`.
+"""Serve rad-monitor's results over HTTP: /metrics for Prometheus, /status for `rad top`, / for a browser.
 
 It answers every client that can reach the address: it reports only what squeue reports, no part of a job's output, and
 nothing can be changed. Bind it to the network of the cluster's own machines.
@@ -16,6 +16,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.monitor.export.board import Board
 from slurm_plugin.monitor.export.hook_counts import HookCounts
+from slurm_plugin.monitor.export.page import HEADERS, page
 from slurm_plugin.monitor.export.status_codec import to_text
 
 if TYPE_CHECKING:
@@ -138,9 +139,14 @@ def _app(board: Board) -> WSGIApplication:
             text = to_text(board.status())
             start("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(text)))])
             return [text]
+        if path == "/":
+            status = board.status()
+            text = page([(status.host, status, "")], time_s=status.time_s)
+            start("200 OK", [*HEADERS, ("Content-Length", str(len(text)))])
+            return [text]
         if path == "/metrics" and metrics is not None:
             return metrics(environ, start)
         start("404 Not Found", [("Content-Type", "text/plain")])
-        return [_NO_METRICS if path == "/metrics" else b"/metrics or /status\n"]
+        return [_NO_METRICS if path == "/metrics" else b"/, /metrics or /status\n"]
 
     return app

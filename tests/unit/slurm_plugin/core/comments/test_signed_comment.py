@@ -54,6 +54,17 @@ def test_a_stamp_comes_back_from_any_comment(booking: Booking, comment: str, use
     assert signed_comment.read_signed_booking(text, user_id=user_id, key=KEY[::-1]) is None
 
 
+@given(text=st.text(max_size=40))
+def test_a_booking_is_shown_without_the_key_and_never_fails(text: str) -> None:
+    booking = Booking(kind="shared", memory_bytes=12 * MIB, shards=3)
+    signed = signed_comment.signed_booking(booking, user_id=1, key=KEY)
+    assert signed_comment.shown_booking(f"{text} {signed}") == booking
+    forged = f"rad2:shared:mem={text or 'x'}:0123456789abcdef"
+    shown = signed_comment.shown_booking(forged)
+    assert shown is None or shown.kind == "shared"
+    assert signed_comment.read_signed_booking(forged, user_id=1, key=KEY) is None
+
+
 @given(booking=BOOKINGS, comment=COMMENTS, profile=st.none() | st.just("p1.0.1-2"))
 def test_a_comment_has_three_parts(booking: Booking, comment: str, profile: str | None) -> None:
     signed = signed_comment.signed_booking(booking, user_id=7, key=KEY)

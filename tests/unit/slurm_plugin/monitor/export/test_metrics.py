@@ -114,7 +114,7 @@ def test_rad_top_is_told_the_same(served: tuple[Board, str], tmp_path: Path):
 
 def test_any_other_path_is_not_there(served: tuple[Board, str]):
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        asked(f"{served[1]}/")
+        asked(f"{served[1]}/other")
 
 
 @pytest.mark.parametrize(
