@@ -16,13 +16,13 @@ from tests.cluster.conftest import jobs_on, started
 
 pytestmark = pytest.mark.cluster
 
-NODE = NodeSpec(name="n0", gpu_mib=(40960, 40960))
+NODES = tuple(NodeSpec(name=name, gpu_mib=(40960,)) for name in ("n0", "n1"))
 
 
 @pytest.fixture(scope="module")
 def own(place: Place) -> Iterator[Cluster]:
     root = place.root.with_name(f"{place.root.name}-idle")
-    spec = ClusterSpec(nodes=(NODE,), rad_toml=('idle_after = "6s"',))
+    spec = ClusterSpec(nodes=NODES, rad_toml=('idle_after = "6s"',))
     yield from started(replace(place, root=root), spec)
 
 
@@ -31,16 +31,17 @@ def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     yield from jobs_on(own, request)
 
 
-def starts(jobs: Jobs, smact: float) -> int:
+def starts(jobs: Jobs, node: str, smact: float) -> int:
+    """Start a job on a GPU of its own: next to others, a stand-in that takes no CPU time is idle, too."""
     wrap = f"exec python3 fake_train.py --memory 5G --seconds 600 --smact {smact}"
-    job = jobs.submit("--gpus=1", "--comment=rad:memory=6G", "--wrap", wrap)
+    job = jobs.submit("-w", node, "--gpus=1", "--comment=rad:memory=6G", "--wrap", wrap)
     assert job.job_id is not None, job.messages
     return job.job_id
 
 
-def idle(cluster: Cluster) -> set[int]:
-    """Return the jobs that `rad status` calls idle."""
-    config = cluster.place.etc / "rad.n0.toml"
+def idle(cluster: Cluster, node: str) -> set[int]:
+    """Return the jobs that `rad status` calls idle on a node."""
+    config = cluster.place.etc / f"rad.{node}.toml"
     text = cluster.slurm(f"{cluster.place.venv}/bin/rad", "status", "--json", "--config", str(config))
     gpus = json.loads(text)["gpus"]
     return {job["job_id"] for gpu in gpus for job in gpu["jobs"] if job["idle_s"] is not None}
@@ -52,8 +53,9 @@ def acts(cluster: Cluster, action: str) -> None:
 
 
 def test_an_idle_job_is_named_and_then_treated_as_rad_toml_says(jobs: Jobs, own: Cluster) -> None:
-    works, sleeps = starts(jobs, 0.5), starts(jobs, 0.0)
-    own.wait("it is named", lambda: idle(own) == {sleeps}, 40)
+    works, sleeps = starts(jobs, "n1", 0.5), starts(jobs, "n0", 0.0)
+    own.wait("it is named", lambda: idle(own, "n0") == {sleeps}, 40)
+    assert idle(own, "n1") == set()
     assert "computed nothing" not in jobs.fields(sleeps).get("AdminComment", "")
 
     acts(own, "warn")
