@@ -138,7 +138,7 @@ def test_slurm_itself_can_be_asked_and_nothing_is_submitted(jobs: Jobs) -> None:
     diagnosis = told["sbatch"]
     assert status == 1 and diagnosis["starts"] is None and "partition" in str(diagnosis["slurm"]), diagnosis
     status, told = dry_run(jobs, "models/resnet18_torchinfo.txt", "--batch-size=64", "--compare", "--ask")
-    (row,) = told["cards"]
+    (row,) = told["gpus"]
     assert (status, row["partition"]) == (0, "gpu") and row["asks"].startswith("shard:") and row["starts"], (
         row
     )
