@@ -15,6 +15,7 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.load import equal_nodes
 from lab.place import ClusterSpec
+from slurm_plugin.slurm.node.processes import living_jobs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
@@ -37,6 +38,19 @@ def submit(jobs: Jobs, gib: int, *argv: str, user: str) -> int:
     job = jobs.submit("--gpus=1", f"--comment=rad:memory={gib}G", "--open-mode=append", *argv, user=user)
     assert job.job_id is not None, job.messages
     return job.job_id
+
+
+def release_after_earlier_runs(cluster: Cluster, *held: int) -> None:
+    """Release held jobs two seconds after the last earlier run has ended.
+
+    slurmd 24.11 refuses a job whose credential is not of a later second than the end of the earlier run of that id:
+    Slurm alone fails such a job, before any Prolog (docs/measurements/2026-11-attacks.md).
+    """
+    slurm_conf = str(cluster.place.slurm_conf)
+    cluster.wait("the earlier runs end", lambda: not living_jobs(slurm_conf=slurm_conf), 60)
+    ended_s = int(cluster.clock.now_s())
+    cluster.wait("a later second", lambda: int(cluster.clock.now_s()) > ended_s + 1, 5)
+    cluster.slurm("scontrol", "release", ",".join(map(str, held)))
 
 
 def held_by(cluster: Cluster, job: int) -> list[dict[str, object]]:
@@ -78,8 +92,9 @@ def test_a_job_under_an_id_that_slurm_gave_before_runs_with_its_own_booking(
     cluster.reset_breaker()
     output = jobs.folder / f"second-{owner}-{gib}.out"
     shows = f"echo gpus=$RAD_GPUS shards=$RAD_SHARDS.; {ALONE}"
-    second = submit(jobs, gib, f"--output={output}", "--wrap", shows, user=owner)
+    second = submit(jobs, gib, "--hold", f"--output={output}", "--wrap", shows, user=owner)
     assert second == first, "this slurmctld gave another id: nothing was tried"
+    release_after_earlier_runs(cluster, second)
     ended = jobs.wait(second, timeout_s=150)
     text = output.read_text() if output.exists() else "no output"
     assert ended["JobState"] == "COMPLETED", (text, ended)
@@ -137,8 +152,9 @@ def test_no_job_fails_where_all_daemons_die_at_once_and_ids_are_given_anew(clust
     after: dict[int, tuple[int, Path]] = {}
     for gib, user in ((2, "nobody"), (8, "nobody"), (4, "games"), (2, "games"), (8, "games"), (4, "nobody")):
         output = jobs.folder / f"anew-{len(after)}.out"
-        after[submit(jobs, gib, f"--output={output}", *wrap, user=user)] = (gib, output)
+        after[submit(jobs, gib, "--hold", f"--output={output}", *wrap, user=user)] = (gib, output)
     assert set(after) & set(before), "this slurmctld gave other ids: nothing was tried"
+    release_after_earlier_runs(cluster, *after)
     for job, (gib, output) in after.items():
         ended = jobs.wait(job, timeout_s=240)
         text = output.read_text()
