@@ -149,6 +149,8 @@ def enter(stack: ExitStack, recorder: Recorder) -> None:
     stack.enter_context(skip_inits())
     stack.enter_context(pretended_cuda(MixedMode))
     stack.enter_context(replaced(Tensor, "_make_subclass", staticmethod(become.of_class)))
+    stack.enter_context(replaced(FakeTensor, "__new__", staticmethod(become.of_same_class)))
+    stack.enter_context(replaced(FakeTensor, "__copy__", become.copied))
     legacy.pretended(stack)
     stack.enter_context(ScriptCalls())
     stack.enter_context(recorder)

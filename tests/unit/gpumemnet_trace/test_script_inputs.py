@@ -210,3 +210,47 @@ def test_a_loop_that_resizes_its_batches_is_told_of(
     said = [each for each in found.warnings if "other sizes in other steps" in each]
     assert len(said) == bool(told) and all(told in each for each in said)
     assert found.inputs == (inputs,)
+
+
+COPIES = """
+    import copy, torch
+    from torch import nn
+
+    class Named(nn.Parameter):
+        def __new__(cls, data, requires_grad=True, title=""):
+            made = torch.Tensor._make_subclass(cls, data, requires_grad)
+            made.title = title
+            return made
+
+    net = nn.Linear(512, 512).cuda()
+    kind = type(net.weight)
+    net.weight = kind(net.weight.data.clone(), requires_grad=net.weight.requires_grad)
+    net.bias = type(net.bias)(net.bias.data)
+    assert isinstance(net.weight, nn.Parameter) and len(list(net.parameters())) == 2
+    assert not kind(net.bias.data, False).requires_grad
+    named = Named(net.bias.data, title="bias")
+    again = type(named)(named.data, requires_grad=False, title="other")
+    assert isinstance(again, Named) and again.title == "other" and again.is_cuda and not again.requires_grad
+    for copied in (copy.copy(net.weight), copy.copy(net).weight):
+        assert isinstance(copied, nn.Parameter) and copied.requires_grad and copied.is_cuda
+        assert copied.shape == net.weight.shape
+    adam = torch.optim.Adam(net.parameters())
+
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, n):
+            return torch.rand(512).cuda()
+
+    for rows in torch.utils.data.DataLoader(Rows(), batch_size=8):
+        adam.zero_grad()
+        net(copy.copy(rows)).sum().backward()
+        adam.step()
+"""
+
+
+def test_parameters_and_batches_on_the_gpu_are_copied(tmp_path: Path) -> None:
+    """By their class, as diffusers does; by `copy`; and by a loader whose batch is a single tensor."""
+    _, found = saved(tmp_path, COPIES)
+    assert (found.profiles[0].parameters, found.inputs) == (513 * 512, ("8x512:float32",))
