@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 import torch.utils._device
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten
@@ -119,7 +119,8 @@ class ScriptCalls(TorchFunctionMode):
                 return func(*args, **kwargs) if typed is NotImplemented else typed
             if func in _BACK and on_cuda(first):
                 return _BACK[func](_zeros(first.detach(), None))
-            if func in _RANDOM and first.numel() > LARGE_ELEMENTS and not isinstance(first, FakeTensor):
+            filled = func in _RANDOM or (func is Tensor.copy_ and isinstance(first, nn.Parameter))
+            if filled and first.numel() > LARGE_ELEMENTS and not isinstance(first, FakeTensor):
                 return first
         return func(*args, **kwargs)
 
