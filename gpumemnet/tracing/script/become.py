@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copyreg import _slotnames  # type: ignore[attr-defined]
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,11 @@ def swap(one: Tensor, other: Tensor) -> None:
     """
     one.__class__, other.__class__ = other.__class__, one.__class__
     one.__dict__, other.__dict__ = other.__dict__, one.__dict__
+    for name in {*_slotnames(type(one))} & {*_slotnames(type(other))}:  # a sharded tensor's part
+        if hasattr(one, name) and hasattr(other, name):
+            mine, its = getattr(one, name), getattr(other, name)
+            setattr(one, name, its)
+            setattr(other, name, mine)
     torch._C._swap_tensor_impl(one, other)
 
 

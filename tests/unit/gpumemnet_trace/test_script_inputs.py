@@ -254,3 +254,36 @@ def test_parameters_and_batches_on_the_gpu_are_copied(tmp_path: Path) -> None:
     """By their class, as diffusers does; by `copy`; and by a loader whose batch is a single tensor."""
     _, found = saved(tmp_path, COPIES)
     assert (found.profiles[0].parameters, found.inputs) == (513 * 512, ("8x512:float32",))
+
+
+ON_META = """
+    import torch
+    from torch import nn
+
+    with torch.device("meta"):
+        large = nn.Linear(4096, 4096)
+    assert large.weight.is_meta and large.weight.device.type == "meta" and not large.weight.is_cuda
+    shape = large(torch.empty(8, 4096, device="meta")).sum(1, keepdim=True).shape
+    assert shape == (8, 1) and torch.zeros_like(large.weight).is_meta
+    large.zeros = torch.zeros(4096, 4096, device="meta")
+    there = torch.rand(64, 512, device="cuda")
+    assert there.to("meta").is_meta and torch.empty_like(there, device="meta").is_meta and there.is_cuda
+    assert nn.Linear(64, 64, device="cuda").to("meta").weight.is_meta
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 512))
+    model = model.to_empty(device="cuda")
+    assert model[0].weight.is_cuda and not model[0].weight.is_meta
+    del there
+    adam = torch.optim.Adam(model.parameters())
+    for _ in range(4):
+        adam.zero_grad()
+        model(torch.rand(8, 512, device="cuda")).sum().backward()
+        adam.step()
+"""
+
+
+def test_what_a_script_makes_on_meta_takes_no_gpu_memory(tmp_path: Path) -> None:
+    _, found = saved(tmp_path, ON_META)
+    (profile,) = found.profiles
+    assert profile.parameters == 2 * 513 * 512
+    assert profile.parameter_bytes + profile.saved_bytes < 6 << 20
