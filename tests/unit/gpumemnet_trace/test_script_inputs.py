@@ -287,3 +287,57 @@ def test_what_a_script_makes_on_meta_takes_no_gpu_memory(tmp_path: Path) -> None
     (profile,) = found.profiles
     assert profile.parameters == 2 * 513 * 512
     assert profile.parameter_bytes + profile.saved_bytes < 6 << 20
+
+
+LENGTHS = """
+    import torch
+    from torch import nn
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.cells = nn.Embedding(100, 64), nn.LSTM(64, 512)
+
+        def forward(self, words, state):
+            return self.cells(self.embed(words), state)
+
+    model = Words().cuda()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = (torch.zeros(1, 8, 512).cuda(), torch.zeros(1, 8, 512).cuda())  # many times larger than the words
+    for step in range(100):
+        words = torch.zeros(STEPS[min(step, 3)], 8).long().cuda()
+        found, state = model(words, tuple(each.detach() for each in state))
+        sgd.zero_grad()
+        found.sum().backward()
+        sgd.step()
+"""
+
+
+@pytest.mark.parametrize(("lengths", "times"), [("[16, 24, 64, 32]", "4.00 times"), ("[16, 16, 16, 16]", "")])
+def test_lengths_that_change_under_a_large_state_are_reported(
+    tmp_path: Path, lengths: str, times: str
+) -> None:
+    _, found = saved(tmp_path, LENGTHS.replace("STEPS", lengths))
+    said = [each for each in found.warnings if "other sizes in other steps" in each]
+    assert len(said) == bool(times) and all(times in each for each in said)
+    assert found.inputs[0] == ("64x8:int64" if times else "16x8:int64")
+
+
+JUDGED = """
+    import torch
+    from torch import nn
+
+    judge = nn.Sequential(nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 3)).cuda().requires_grad_(False)
+    model = nn.Conv2d(3, 3, 3, padding=1).cuda()
+    adam = torch.optim.Adam(model.parameters())
+    style = judge(torch.rand(1, 3, 64, 64, device="cuda")).mean()
+    for _ in range(6):
+        adam.zero_grad()
+        (judge(model(torch.rand(2, 3, 32, 32, device="cuda"))).mean() - style).pow(2).backward()
+        adam.step()
+"""
+
+
+def test_a_frozen_network_does_not_count_as_the_model(tmp_path: Path) -> None:
+    _, found = saved(tmp_path, JUDGED)
+    assert (found.warnings, found.inputs) == ((), ("2x3x32x32:float32",))
