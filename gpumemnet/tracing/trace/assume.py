@@ -101,6 +101,14 @@ class Assumptions:
         """Return 1 for a single random number, which may decide on dropping a layer (LayerDrop): so none is dropped."""
         return (torch.tensor(1.0, dtype=kwargs.get("dtype")),) if not args[0] else None
 
+    def _sparse_mask(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        """Return the elements of a matrix at the places of a sparse one, as Adagrad takes those of its sum."""
+        tensor, mask = args[:2]
+        if not isinstance(mask, FakeTensor) or mask.layout is not torch.sparse_coo:
+            return None
+        values = torch.empty_like(mask._values(), dtype=tensor.dtype)
+        return (torch.sparse_coo_tensor(mask._indices().clone(), values, mask.shape, is_coalesced=True),)
+
     def _nonzero(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         tensor = args[0]
         if not isinstance(tensor, FakeTensor):
@@ -194,6 +202,7 @@ _HANDLERS: dict[Any, Any] = {
     aten.equal.default: Assumptions._equal,
     aten.allclose.default: Assumptions._equal,
     aten.rand.default: Assumptions._rand,
+    aten.sparse_mask.default: Assumptions._sparse_mask,
     aten.nonzero.default: Assumptions._nonzero,
     aten.masked_select.default: Assumptions._masked_select,
     aten.index.Tensor: Assumptions._index,
