@@ -18,7 +18,7 @@ import torch
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 _CHECKING = ("distributions", "nn", "optim")
 """Folders of PyTorch that check values themselves; its other files lie between such a line and the operator."""
-_OURS = os.path.join("gpumemnet", "tracing", "")
+_TRACING = os.path.join("gpumemnet", "tracing", "")
 _EXITS = ("exit", "quit", "_exit", "abort")
 
 
@@ -36,7 +36,7 @@ def passing() -> tuple[bool, str] | None:
 
 def _between(file: str) -> bool:
     inside = file[len(_TORCH) :].split(os.sep)[0] if file.startswith(_TORCH) else _CHECKING[0]
-    return _OURS in file or inside not in _CHECKING
+    return _TRACING in file or inside not in _CHECKING
 
 
 def _short(file: str) -> str:

@@ -75,7 +75,7 @@ def pretended(stack: ExitStack) -> None:
         found = _of_gpu(kind)
         default[:] = [] if found is None else [found]
         if default:
-            Tensor.__new__ = staticmethod(new)  # type: ignore[assignment]
+            Tensor.__new__ = staticmethod(new)  # type: ignore[method-assign]
         if found is None:
             torch.set_default_device("cpu")
             set_default(kind)
