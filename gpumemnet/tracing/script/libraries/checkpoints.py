@@ -105,8 +105,10 @@ def _loaded(load: Any, f: Any, wanted: Any, args: Any, kwargs: Any) -> Any:
         args: Its other positional arguments.
         kwargs: Its other arguments by name.
     """
-    if _named(wanted) and not str(wanted).startswith("cpu"):
+    if str(wanted) == "meta":
         return load(f, wanted, *args, **kwargs)
+    if _named(wanted) and not str(wanted).startswith("cpu"):
+        return _to_gpu(load, f, args, kwargs)
     start = f.tell() if hasattr(f, "tell") else None
     locations = _Locations(wanted)
     with ExitStack() as stack:
@@ -119,7 +121,13 @@ def _loaded(load: Any, f: Any, wanted: Any, args: Any, kwargs: Any) -> Any:
     del loaded
     if start is not None:
         f.seek(start)
-    return load(f, CUDA, *args, **kwargs)
+    return _to_gpu(load, f, args, kwargs)
+
+
+def _to_gpu(load: Any, f: Any, args: Any, kwargs: Any) -> Any:
+    """Load without values; PyTorch makes such tensors on "meta", which no mode shall take for the script's word."""
+    with torch._C.DisableTorchFunction():
+        return load(f, CUDA, *args, **kwargs)
 
 
 def _named(wanted: Any) -> bool:
