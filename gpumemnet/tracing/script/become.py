@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from copyreg import _slotnames  # type: ignore[attr-defined]
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 _PLAIN = (Tensor, nn.Parameter, FakeTensor)
 _make_subclass = Tensor._make_subclass
+_new_fake = FakeTensor.__new__
 
 
 def swap(one: Tensor, other: Tensor) -> None:
@@ -22,6 +24,11 @@ def swap(one: Tensor, other: Tensor) -> None:
     """
     one.__class__, other.__class__ = other.__class__, one.__class__
     one.__dict__, other.__dict__ = other.__dict__, one.__dict__
+    for name in {*_slotnames(type(one))} & {*_slotnames(type(other))}:  # a sharded tensor's part
+        if hasattr(one, name) and hasattr(other, name):
+            mine, its = getattr(one, name), getattr(other, name)
+            setattr(one, name, its)
+            setattr(other, name, mine)
     torch._C._swap_tensor_impl(one, other)
 
 
@@ -54,6 +61,26 @@ def of_class(kind: Any, data: Tensor, requires_grad: bool = False, **how: Any) -
     new = data.detach().requires_grad_(requires_grad)
     new.__class__ = _both(kind)
     return new
+
+
+def of_same_class(kind: Any, *args: Any, **how: Any) -> Any:
+    """Act as `type(parameter)(data, requires_grad=...)`, which libraries write to replace a parameter.
+
+    Args:
+        kind: Class of a tensor on the GPU, which is a fake one whatever the script made.
+        *args: Arguments of `nn.Parameter` or of the class that the tensor had; or those of a fake tensor.
+        **how: Further arguments.
+    """
+    if "fake_mode" in how or (args and isinstance(args[0], FakeTensorMode)):
+        return _new_fake(kind, *args, **how)
+    own = nn.Parameter if kind is FakeTensor else kind.__bases__[-1]
+    return own(*args, **how)
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """Act as `copy.copy`: a tensor with the same storage and attributes."""
+    new = tensor.detach().requires_grad_(tensor.requires_grad)
+    return _of(type(tensor), new, tensor)
 
 
 def _of(kind: Any, tensor: Tensor, like: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from gpumemnet.tracing.script.files import FAILED, RESULT
 from gpumemnet.tracing.script.libraries import checkpoints, compiled, detectors, distributed, kernels, paged
 from gpumemnet.tracing.script.libraries.evaluation import Evaluations
 from gpumemnet.tracing.script.loaders import tensors_in
-from gpumemnet.tracing.script.rounds import SELDOM, STEPS, alive
+from gpumemnet.tracing.script.rounds import MORE, SELDOM, STEPS, alive
 from gpumemnet.tracing.script.seen import Seen
 from gpumemnet.tracing.script.streams import Streams
 from gpumemnet.tracing.trace.recorder import Recorder
@@ -154,8 +154,9 @@ class Run:
         self._depth += 1
         if self._depth > 1:  # wrapped by another optimizer: one step
             return
-        # With unequal batches, three sizes are met, one in each step.
-        self._seen.rounds.wanted = STEPS + self._seen.settings.differ
+        # With unequal batches, three sizes are met, one in each step; what the script draws itself is met by chance.
+        more = MORE if self._seen.changing else 0
+        self._seen.rounds.wanted = STEPS + max(more, self._seen.settings.differ)
         if self._seen.rounds.enough:
             self._finish()
         self._seen.rounds.begin(optimizer)

@@ -12,17 +12,17 @@ from typing import Any
 
 import torch
 import torch.utils._device
-from torch import Tensor
+from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_flatten
+from torch.utils._pytree import tree_flatten, tree_map
 
 from gpumemnet.tracing.script import become
 from gpumemnet.tracing.script.libraries import legacy
 from gpumemnet.tracing.trace.build import LARGE_ELEMENTS, skip_inits
 from gpumemnet.tracing.trace.device import CudaFakeMode, pretended_cuda, replaced
 from gpumemnet.tracing.trace.recorder import Recorder
-from gpumemnet.tracing.trace.tensors import CUDA, on_cuda, unfolds
+from gpumemnet.tracing.trace.tensors import CUDA, local, on_cuda, unfolds
 
 aten = torch.ops.aten
 _NOTHING: Mapping[str, Any] = {}
@@ -54,9 +54,11 @@ class MixedMode(CudaFakeMode):
             return _zeros(args[0], kwargs.get("dtype"))
         if func is aten.copy_.default and fake:
             return args[0]
+        if kind == "meta" and (_Meta.asked or _asks_for_meta()):
+            return func(*args, **kwargs) if not fake else _shapes(func, args, kwargs)
         if fake:
             return super().__torch_dispatch__(func, types, args, kwargs)
-        if kind == "cuda" or (kind == "meta" and not _asks_for_meta()):
+        if kind in ("cuda", "meta"):
             if func is aten._to_copy.default:
                 tensor, dtype = args[0], kwargs.get("dtype") or args[0].dtype
                 func, args = aten.empty_strided.default, (tensor.shape, _strides(tensor, kwargs))
@@ -74,10 +76,48 @@ def _strides(tensor: Tensor, kwargs: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(torch.empty_like(meta, memory_format=wanted).stride())
 
 
+class _Meta:
+    """The script's own tensors on "meta", as which C++ also sees the pretended GPU.
+
+    Attributes:
+        used: Whether the script made any.
+        asked: Whether the current call is on these alone, or names that device.
+    """
+
+    used = asked = False
+
+
 def _asks_for_meta() -> bool:
-    """Return whether the script itself uses `torch.device("meta")`; C++ also sees the pretended GPU as "meta"."""
+    """Return whether the script set "meta" as its default device, which calls are given after `ScriptCalls`."""
     current = getattr(torch.utils._device, "CURRENT_DEVICE", None)
     return current is not None and current.type == "meta"
+
+
+def _names_meta(args: Any, kwargs: Mapping[str, Any]) -> bool:
+    """Return whether a call names "meta", or is on a tensor that the script made there."""
+    device = kwargs.get("device")
+    if device is not None and _is_meta(device):
+        return True
+    return any(map(_is_meta, args)) or (_Meta.used and any(map(_is_meta, kwargs.values())))
+
+
+def _is_meta(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        own = local(value)
+        return _Meta.used and not isinstance(own, FakeTensor) and own.device.type == "meta"
+    return isinstance(value, (str, torch.device)) and str(value) == "meta"
+
+
+def _shapes(func: Any, args: Any, kwargs: Mapping[str, Any]) -> Any:
+    """Run an operator that moves tensors from the pretended GPU to "meta"."""
+
+    def plain(leaf: Any) -> Any:
+        if not isinstance(leaf, FakeTensor):
+            return leaf
+        return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device="meta")
+
+    args, kwargs = tree_map(plain, (args, kwargs))
+    return func(*args, **kwargs)
 
 
 class Read:
@@ -106,6 +146,12 @@ class ScriptCalls(TorchFunctionMode):
     ) -> Any:
         """Run one call."""
         kwargs = kwargs or {}
+        if not _Meta.asked and _names_meta(args, kwargs):
+            _Meta.used = _Meta.asked = True
+            try:
+                return func(*args, **kwargs)
+            finally:
+                _Meta.asked = False
         first = args[0] if args else None
         if isinstance(first, Tensor):
             if func == _IS_META and on_cuda(first):
@@ -119,7 +165,8 @@ class ScriptCalls(TorchFunctionMode):
                 return func(*args, **kwargs) if typed is NotImplemented else typed
             if func in _BACK and on_cuda(first):
                 return _BACK[func](_zeros(first.detach(), None))
-            if func in _RANDOM and first.numel() > LARGE_ELEMENTS and not isinstance(first, FakeTensor):
+            filled = func in _RANDOM or (func is Tensor.copy_ and isinstance(first, nn.Parameter))
+            if filled and first.numel() > LARGE_ELEMENTS and not isinstance(first, FakeTensor):
                 return first
         return func(*args, **kwargs)
 
@@ -149,6 +196,8 @@ def enter(stack: ExitStack, recorder: Recorder) -> None:
     stack.enter_context(skip_inits())
     stack.enter_context(pretended_cuda(MixedMode))
     stack.enter_context(replaced(Tensor, "_make_subclass", staticmethod(become.of_class)))
+    stack.enter_context(replaced(FakeTensor, "__new__", staticmethod(become.of_same_class)))
+    stack.enter_context(replaced(FakeTensor, "__copy__", become.copied))
     legacy.pretended(stack)
     stack.enter_context(ScriptCalls())
     stack.enter_context(recorder)

@@ -19,6 +19,8 @@ from gpumemnet.tracing.trace.tensors import local, on_cuda
 STEPS = 2
 """Complete steps of each optimizer. What follows is recorded until the next step would begin: its memory belongs to the
 peak."""
+MORE = 4
+"""Further steps if the script changes the size of its inputs between steps."""
 PATIENCE = 16
 """Steps of one optimizer after which the trace no longer waits for another that made none or only one."""
 SELDOM = (

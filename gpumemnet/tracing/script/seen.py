@@ -25,7 +25,7 @@ class Seen:
         settings: What it requested of torch.
         inputs: Inputs of its model: of the last call before the first backward pass, then the largest.
         batch_size: Samples in them; 1 for a model without inputs (it makes its own, or holds its graph).
-        parameters: Parameters of the largest model that was called.
+        parameters: Parameters of the largest model that was called, a frozen one counting as none.
         rounds: Counter of its optimizers' steps.
     """
 
@@ -34,7 +34,7 @@ class Seen:
     batch_size: int = 1
     parameters: int = 0
     rounds: Rounds = field(default_factory=Rounds)
-    _most: dict[int, int] = field(default_factory=dict)
+    _most: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
     def called(self, module: nn.Module, args: Any, kwargs: Any, *, first: bool) -> bool:
         """Record a call's inputs; return whether they are the model's.
@@ -46,11 +46,16 @@ class Seen:
             first: True before the first backward pass; such calls may be trial runs of the model.
         """
         inputs = _specs(module, args, kwargs)
-        parameters = sum(0 if is_lazy(p) else p.numel() for p in module.parameters())
+        weights = list(module.parameters())
+        trains = any(p.requires_grad for p in weights)
+        parameters = sum(0 if is_lazy(p) else p.numel() for p in weights) if trains else 0
         if not inputs or parameters < self.parameters:
             return False
         size, step = _elements(inputs), self.rounds.made
-        self._most[step] = max(size, self._most.get(step, 0))
+        if parameters > self.parameters:
+            self._most.clear()  # those were a part's or a helper's
+        sizes = tuple(math.prod(each.shape) for each in inputs)
+        self._most[step] = tuple(map(max, zip(sizes, self._most.get(step, sizes))))
         if first or size > _elements(self.inputs) or parameters > self.parameters:
             self.parameters, self.inputs, self.batch_size = parameters, inputs, max(_samples(args, inputs), 1)
         return True
@@ -69,12 +74,14 @@ class Seen:
         """
         if len(self.rounds.optimizers) > 1:
             return ""
-        sizes = [size for step, size in self._most.items() if step < self.rounds.made]
-        ratio = max(sizes, default=1) / max(min(sizes, default=1), 1)
+        steps = [sizes for step, sizes in self._most.items() if step < self.rounds.made]
+        if self.settings.differ:  # the loader's batches do, of which its own sentence reports
+            steps = [(sum(sizes),) for sizes in steps]
+        ratio = max((max(sizes) / max(min(sizes), 1) for sizes in zip(*steps)), default=1.0)
         if ratio <= REPORTED * self.settings.ratio:
             return ""
         return (
-            f"the script makes inputs of other sizes in other steps ({ratio:.2f} times within the first {len(sizes)}): "
+            f"the script makes inputs of other sizes in other steps ({ratio:.2f} times within the first {len(steps)}): "
             "the largest of these is counted; a larger one takes more"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -9,10 +10,12 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gpumemnet.tracing.trace import masks, packed
+from gpumemnet.tracing.trace import guards, masks, packed
 from gpumemnet.tracing.trace.older import tree_leaves
 
 aten = torch.ops.aten
+PLACES = 4
+"""Most places of checks that a warning names."""
 _IN_PLACE = ("aten::_fused_", "aten::_foreach_")
 
 
@@ -27,6 +30,7 @@ class Assumptions:
     def __init__(self) -> None:
         self.warnings: dict[str, None] = {}
         self.stepping = False
+        self._passed: dict[bool, dict[str, None]] = {}
 
     def answer(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
         """Return (result,) if the operator cannot run on fake tensors, else None.
@@ -62,8 +66,7 @@ class Assumptions:
         if known is not None:
             return (known,)
         if tensor.dtype == torch.bool:
-            self.warnings["a branch that depends on a tensor's values was taken as true"] = None
-            return (True,)
+            return (self._truth(),)
         if tensor.is_floating_point():
             # On the GPU: no gradient overflowed. On the CPU, or where read: an optimizer has made its first step.
             return (0.0 if tensor.fake_device.type == "cuda" and not self.stepping else 1.0,)
@@ -74,12 +77,37 @@ class Assumptions:
         self.warnings[packed.WARNING] = None
         return (packed.pack(args[0], args[2]),)
 
+    def _truth(self) -> bool:
+        """Return the value with which a check passes; true where no check asks for it."""
+        check = guards.passing()
+        value, place = check or (True, "")
+        places = self._passed.setdefault(value, {})
+        if not check:
+            self.warnings[_guess(value, ())] = None
+            return value
+        if places:
+            self.warnings.pop(_guess(value, places), None)
+        places[place] = None
+        self.warnings[_guess(value, places)] = None
+        return value
+
     def _equal(self, args: Any, kwargs: Any) -> tuple[Any] | None:
-        return (True,) if isinstance(args[0], FakeTensor) else None
+        if not any(isinstance(each, FakeTensor) for each in args[:2]):
+            return None
+        check = guards.passing()
+        return (check[0] if check else True,)
 
     def _rand(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         """Return 1 for a single random number, which may decide on dropping a layer (LayerDrop): so none is dropped."""
         return (torch.tensor(1.0, dtype=kwargs.get("dtype")),) if not args[0] else None
+
+    def _sparse_mask(self, args: Any, kwargs: Any) -> tuple[Any] | None:
+        """Return the elements of a matrix at the places of a sparse one, as Adagrad takes those of its sum."""
+        tensor, mask = args[:2]
+        if not isinstance(mask, FakeTensor) or mask.layout is not torch.sparse_coo:
+            return None
+        values = torch.empty_like(mask._values(), dtype=tensor.dtype)
+        return (torch.sparse_coo_tensor(mask._indices().clone(), values, mask.shape, is_coalesced=True),)
 
     def _nonzero(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         tensor = args[0]
@@ -144,6 +172,15 @@ class Assumptions:
         return n
 
 
+def _guess(value: bool, places: Collection[str]) -> str:
+    """Return the warning for a value that a branch was given, at checks in these places or at no check."""
+    text = f"a branch that depends on a tensor's values was taken as {str(value).lower()}"
+    if not places:
+        return text
+    more = f" and {len(places) - PLACES} more" if len(places) > PLACES else ""
+    return f"{text} at {', '.join(list(places)[:PLACES])}{more}, as the other way raises or skips"
+
+
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
     """Return (result,) if every tensor has values; None if one is fake, or there is none."""
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
@@ -163,7 +200,9 @@ _HANDLERS: dict[Any, Any] = {
     aten._local_scalar_dense.default: Assumptions._scalar,
     aten._pack_padded_sequence.default: Assumptions._pack,
     aten.equal.default: Assumptions._equal,
+    aten.allclose.default: Assumptions._equal,
     aten.rand.default: Assumptions._rand,
+    aten.sparse_mask.default: Assumptions._sparse_mask,
     aten.nonzero.default: Assumptions._nonzero,
     aten.masked_select.default: Assumptions._masked_select,
     aten.index.Tensor: Assumptions._index,

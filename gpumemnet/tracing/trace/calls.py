@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from gpumemnet.tracing.trace.tensors import CUDA, local, on_cuda
+from gpumemnet.tracing.trace.tensors import CUDA, META, local, on_cuda
 
 
 class CudaCalls(TorchFunctionMode):
@@ -47,6 +47,8 @@ def _moved(
     same = target is None or target == tensor.device
     more = {} if memory_format is None else {"memory_format": memory_format}
     dtype = tensor.dtype if dtype is None else dtype
+    if target == META and on_cuda(tensor):  # for C++ it is there already
+        return torch.empty_strided(tensor.shape, tensor.stride(), dtype=dtype, device=META)
     if same and dtype == tensor.dtype and memory_format is None:
         return tensor
     if same:

@@ -191,6 +191,8 @@ class Recorder(TorchDispatchMode):
 
     def key_of(self, tensor: torch.Tensor) -> int | None:
         """Return the key under which the tensor's storage was recorded, or None."""
+        if tensor.layout is torch.sparse_coo:
+            return None
         found = self._live.get(tensor.untyped_storage()._cdata)
         return None if found is None else found.key
 
@@ -202,6 +204,9 @@ class Recorder(TorchDispatchMode):
         return self._next_key
 
     def _note(self, tensor: torch.Tensor) -> _Live | None:
+        if tensor.layout is torch.sparse_coo:  # its storages are those of its indices and values
+            indices = self._note(tensor._indices())
+            return self._note(tensor._values()) or indices
         storage = tensor.untyped_storage()
         address = storage._cdata
         if address in self._live:

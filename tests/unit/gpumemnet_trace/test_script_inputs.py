@@ -210,3 +210,134 @@ def test_a_loop_that_resizes_its_batches_is_told_of(
     said = [each for each in found.warnings if "other sizes in other steps" in each]
     assert len(said) == bool(told) and all(told in each for each in said)
     assert found.inputs == (inputs,)
+
+
+COPIES = """
+    import copy, torch
+    from torch import nn
+
+    class Named(nn.Parameter):
+        def __new__(cls, data, requires_grad=True, title=""):
+            made = torch.Tensor._make_subclass(cls, data, requires_grad)
+            made.title = title
+            return made
+
+    net = nn.Linear(512, 512).cuda()
+    kind = type(net.weight)
+    net.weight = kind(net.weight.data.clone(), requires_grad=net.weight.requires_grad)
+    net.bias = type(net.bias)(net.bias.data)
+    assert isinstance(net.weight, nn.Parameter) and len(list(net.parameters())) == 2
+    assert not kind(net.bias.data, False).requires_grad
+    named = Named(net.bias.data, title="bias")
+    again = type(named)(named.data, requires_grad=False, title="other")
+    assert isinstance(again, Named) and again.title == "other" and again.is_cuda and not again.requires_grad
+    for copied in (copy.copy(net.weight), copy.copy(net).weight):
+        assert isinstance(copied, nn.Parameter) and copied.requires_grad and copied.is_cuda
+        assert copied.shape == net.weight.shape
+    adam = torch.optim.Adam(net.parameters())
+
+    class Rows(torch.utils.data.Dataset):
+        def __len__(self):
+            return 64
+
+        def __getitem__(self, n):
+            return torch.rand(512).cuda()
+
+    for rows in torch.utils.data.DataLoader(Rows(), batch_size=8):
+        adam.zero_grad()
+        net(copy.copy(rows)).sum().backward()
+        adam.step()
+"""
+
+
+def test_parameters_and_batches_on_the_gpu_are_copied(tmp_path: Path) -> None:
+    """By their class, as diffusers does; by `copy`; and by a loader whose batch is a single tensor."""
+    _, found = saved(tmp_path, COPIES)
+    assert (found.profiles[0].parameters, found.inputs) == (513 * 512, ("8x512:float32",))
+
+
+ON_META = """
+    import torch
+    from torch import nn
+
+    with torch.device("meta"):
+        large = nn.Linear(4096, 4096)
+    assert large.weight.is_meta and large.weight.device.type == "meta" and not large.weight.is_cuda
+    shape = large(torch.empty(8, 4096, device="meta")).sum(1, keepdim=True).shape
+    assert shape == (8, 1) and torch.zeros_like(large.weight).is_meta
+    large.zeros = torch.zeros(4096, 4096, device="meta")
+    there = torch.rand(64, 512, device="cuda")
+    assert there.to("meta").is_meta and torch.empty_like(there, device="meta").is_meta and there.is_cuda
+    assert nn.Linear(64, 64, device="cuda").to("meta").weight.is_meta
+    with torch.device("meta"):
+        model = nn.Sequential(nn.Linear(512, 512), nn.Linear(512, 512))
+    model = model.to_empty(device="cuda")
+    assert model[0].weight.is_cuda and not model[0].weight.is_meta
+    del there
+    adam = torch.optim.Adam(model.parameters())
+    for _ in range(4):
+        adam.zero_grad()
+        model(torch.rand(8, 512, device="cuda")).sum().backward()
+        adam.step()
+"""
+
+
+def test_what_a_script_makes_on_meta_takes_no_gpu_memory(tmp_path: Path) -> None:
+    _, found = saved(tmp_path, ON_META)
+    (profile,) = found.profiles
+    assert profile.parameters == 2 * 513 * 512
+    assert profile.parameter_bytes + profile.saved_bytes < 6 << 20
+
+
+LENGTHS = """
+    import torch
+    from torch import nn
+
+    class Words(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.cells = nn.Embedding(100, 64), nn.LSTM(64, 512)
+
+        def forward(self, words, state):
+            return self.cells(self.embed(words), state)
+
+    model = Words().cuda()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    state = (torch.zeros(1, 8, 512).cuda(), torch.zeros(1, 8, 512).cuda())  # many times larger than the words
+    for step in range(100):
+        words = torch.zeros(STEPS[min(step, 3)], 8).long().cuda()
+        found, state = model(words, tuple(each.detach() for each in state))
+        sgd.zero_grad()
+        found.sum().backward()
+        sgd.step()
+"""
+
+
+@pytest.mark.parametrize(("lengths", "times"), [("[16, 24, 64, 32]", "4.00 times"), ("[16, 16, 16, 16]", "")])
+def test_lengths_that_change_under_a_large_state_are_reported(
+    tmp_path: Path, lengths: str, times: str
+) -> None:
+    _, found = saved(tmp_path, LENGTHS.replace("STEPS", lengths))
+    said = [each for each in found.warnings if "other sizes in other steps" in each]
+    assert len(said) == bool(times) and all(times in each for each in said)
+    assert found.inputs[0] == ("64x8:int64" if times else "16x8:int64")
+
+
+JUDGED = """
+    import torch
+    from torch import nn
+
+    judge = nn.Sequential(nn.Conv2d(3, 64, 3), nn.Conv2d(64, 64, 3)).cuda().requires_grad_(False)
+    model = nn.Conv2d(3, 3, 3, padding=1).cuda()
+    adam = torch.optim.Adam(model.parameters())
+    style = judge(torch.rand(1, 3, 64, 64, device="cuda")).mean()
+    for _ in range(6):
+        adam.zero_grad()
+        (judge(model(torch.rand(2, 3, 32, 32, device="cuda"))).mean() - style).pow(2).backward()
+        adam.step()
+"""
+
+
+def test_a_frozen_network_does_not_count_as_the_model(tmp_path: Path) -> None:
+    _, found = saved(tmp_path, JUDGED)
+    assert (found.warnings, found.inputs) == ((), ("2x3x32x32:float32",))

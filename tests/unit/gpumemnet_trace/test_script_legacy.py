@@ -51,10 +51,14 @@ DEFAULT = """
     torch.set_default_tensor_type("torch.cuda.FloatTensor")
     model = torch.nn.Linear(512, 512)
     adam = torch.optim.Adam(model.parameters())
+    far = torch.Tensor([1e10])
+    assert far.is_cuda and torch.Tensor(2, 3).is_cuda and torch.Tensor().is_cuda and not torch.FloatTensor(2).is_cuda
     for _ in range(4):
         adam.zero_grad()
-        model(torch.rand(4, 512)).sum().backward()
+        torch.cat([model(torch.rand(4, 512)), far.expand(4, 1)], -1).sum().backward()
         adam.step()
+    torch.set_default_tensor_type("torch.FloatTensor")
+    assert not torch.Tensor([1e10]).is_cuda
 """
 
 

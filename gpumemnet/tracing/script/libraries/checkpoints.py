@@ -1,4 +1,6 @@
-"""Skip checkpoints that a script saves before the trace is complete: there are no values to write.
+"""Files of `torch.save`: those read are on the device that the script names; those written are skipped.
+
+Checkpoints that a script saves before the trace is complete have no values to write.
 
 Data sets are written: they often save preprocessed files first and load them again at once, here and in the job.
 Existing files are protected from all of it (`shields.py`).
@@ -17,8 +19,12 @@ import torch
 from gpumemnet.errors import TraceError
 from gpumemnet.tracing.script.loaders import tensors_in
 from gpumemnet.tracing.trace.device import replaced
-from gpumemnet.tracing.trace.tensors import local, on_cuda
+from gpumemnet.tracing.trace.tensors import CUDA, local, on_cuda
+from gpumemnet.units import GIB
 
+LARGE_BYTES = GIB
+"""Size from which a file is mapped rather than read."""
+_ZIP = b"PK\x03\x04"
 TOO_SOON = "it reads a checkpoint again that it saved before its second optimizer step: let it save later"
 
 
@@ -34,17 +40,17 @@ class Saves:
         self._memory: WeakSet[io.BytesIO] = WeakSet()
 
     def pretended(self, stack: ExitStack) -> None:
-        """Return nothing when the script loads from memory where nothing was saved.
+        """Load to the device that the script names, and nothing from memory where nothing was saved.
 
         Args:
             stack: Receives the contexts.
         """
         load = torch.load
 
-        def loaded(f: Any, *args: Any, **kwargs: Any) -> Any:
+        def loaded(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:
             if isinstance(f, io.BytesIO) and f in self._memory:
                 raise TraceError(TOO_SOON)
-            return load(f, *args, **kwargs)
+            return _loaded(load, f, map_location, args, kwargs)
 
         stack.enter_context(replaced(torch, "load", loaded))
 
@@ -57,6 +63,83 @@ class Saves:
         self.missing = True
         if isinstance(where, io.BytesIO):
             self._memory.add(where)
+
+
+class _Locations:
+    """A `map_location` that leaves a file's storages on the CPU.
+
+    Args:
+        wanted: The script's `map_location`.
+
+    Attributes:
+        elsewhere: Whether the script wants one on another device.
+    """
+
+    def __init__(self, wanted: Any) -> None:
+        self._wanted, self.elsewhere = wanted, False
+
+    def __call__(self, storage: Any, location: str) -> Any:
+        """Return a storage as it was read, on the CPU."""
+        self.elsewhere = self.elsewhere or not self._of(storage, location).startswith("cpu")
+        return storage
+
+    def _of(self, storage: Any, location: str) -> str:
+        if _named(self._wanted):
+            return str(self._wanted)
+        if not callable(self._wanted):
+            return str((self._wanted or {}).get(location, location))
+        try:
+            found = self._wanted(storage, location)
+        except (AssertionError, RuntimeError):  # no GPU is there to move it to
+            return "cuda"
+        return location if found is None else str(found.device)
+
+
+def _loaded(load: Any, f: Any, wanted: Any, args: Any, kwargs: Any) -> Any:
+    """Load with values if all of it stays on the CPU; else without them to the GPU, as PyTorch loads in a fake mode.
+
+    Args:
+        load: PyTorch's function.
+        f: Its file.
+        wanted: Its `map_location`.
+        args: Its other positional arguments.
+        kwargs: Its other arguments by name.
+    """
+    if str(wanted) == "meta":
+        return load(f, wanted, *args, **kwargs)
+    if _named(wanted) and not str(wanted).startswith("cpu"):
+        return _to_gpu(load, f, args, kwargs)
+    start = f.tell() if hasattr(f, "tell") else None
+    locations = _Locations(wanted)
+    with ExitStack() as stack:
+        for name in ("detect_fake_mode", "active_fake_mode"):
+            if hasattr(torch._guards, name):
+                stack.enter_context(replaced(torch._guards, name, lambda *_: None))
+        loaded = load(f, locations, *args, **{**kwargs, **_mapped(f)})
+    if not locations.elsewhere:
+        return loaded
+    del loaded
+    if start is not None:
+        f.seek(start)
+    return _to_gpu(load, f, args, kwargs)
+
+
+def _to_gpu(load: Any, f: Any, args: Any, kwargs: Any) -> Any:
+    """Load without values; PyTorch makes such tensors on "meta", which no mode shall take for the script's word."""
+    with torch._C.DisableTorchFunction():
+        return load(f, CUDA, *args, **kwargs)
+
+
+def _named(wanted: Any) -> bool:
+    return isinstance(wanted, (str, torch.device))
+
+
+def _mapped(f: Any) -> dict[str, bool]:
+    """Return the argument to map a large file, so that what is not used of it takes no memory."""
+    if not isinstance(f, (str, os.PathLike)) or not os.path.isfile(f) or os.path.getsize(f) < LARGE_BYTES:
+        return {}
+    with open(f, "rb") as file:
+        return {"mmap": True} if file.read(len(_ZIP)) == _ZIP else {}
 
 
 def of_data(saved: Any, where: Any) -> bool:

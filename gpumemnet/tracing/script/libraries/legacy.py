@@ -44,7 +44,7 @@ class _Kind(type):
         if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
             return torch.as_tensor(args[0], device="cpu").to(CUDA, cls.dtype)
         sizes = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args
-        return torch.empty(tuple(sizes), dtype=cls.dtype, device=CUDA)
+        return torch.empty(tuple(sizes) or (0,), dtype=cls.dtype, device=CUDA)
 
 
 KINDS = {
@@ -62,10 +62,20 @@ def pretended(stack: ExitStack) -> None:
         stack.enter_context(replaced(torch.cuda, name, kind))
     index = Tensor.get_device
     stack.enter_context(replaced(Tensor, "get_device", lambda self, *_: 0 if on_cuda(self) else index(self)))
-    set_default = torch.set_default_tensor_type
+    set_default, made = torch.set_default_tensor_type, Tensor.__new__
+    default: list[_Kind] = []
+
+    def new(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        """Make a tensor of the default type, which `torch.Tensor(...)` means."""
+        if cls is Tensor and default and not kwargs:
+            return KINDS[_NAMES[torch.get_default_dtype()]](*args)
+        return made(cls, *args, **kwargs)
 
     def set_default_tensor_type(kind: Any) -> None:
         found = _of_gpu(kind)
+        default[:] = [] if found is None else [found]
+        if default:
+            Tensor.__new__ = staticmethod(new)  # type: ignore[method-assign]
         if found is None:
             torch.set_default_device("cpu")
             set_default(kind)
