@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes import KEY
 
-from epilog.notes import note_peak
+from epilog.notes import note_peak, note_reason
 from epilog.run_record import run_of
 from slurm_plugin.core.comments.admin_comment import read_note
 from slurm_plugin.core.history.runs import from_line, to_line
@@ -61,6 +61,25 @@ def test_estimate_and_peak_are_told(
 def test_a_job_that_nobody_watched_tells_nothing(told: Path, tmp_path: Path) -> None:
     note_peak(JOB, Booking(kind="whole"), Outcome(kind="ok"), slurm_conf=None, log=tmp_path, key=KEY)
     assert not told.exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "recoveries", "detail"),
+    [
+        ("gpu-oom", 1, "not requeued again: out of GPU memory"),
+        ("failed", 1, "not requeued again: out of GPU memory"),
+        ("overrun", 0, "stopped: out of GPU memory"),
+        ("idle", 1, "not requeued again: stopped: out of GPU memory"),
+    ],
+)
+def test_the_note_of_a_job_that_failed_for_good_promises_no_rerun(
+    told: Path, tmp_path: Path, kind: str, recoveries: int, detail: str
+) -> None:
+    outcome = Outcome(kind=kind, evidence="out of GPU memory")  # type: ignore[arg-type]
+    booking = Booking(kind="whole", recoveries=recoveries)
+    note_reason(JOB, booking, outcome, slurm_conf=None, log=tmp_path, key=KEY)
+    note = read_note(told.read_text().splitlines()[7].removeprefix("AdminComment="))
+    assert note is not None and (note.event, note.detail) == ("failed", detail)
 
 
 def test_the_database_is_seen_in_slurm_conf(tmp_path: Path) -> None:
