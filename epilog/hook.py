@@ -294,10 +294,8 @@ def _note_in_slurm(
     slurm_conf, log = find_slurm_conf(node.config.paths.slurm_conf, os.environ), Path(node.config.paths.log)
     if not has_slurmdbd(slurm_conf):  # slurmctld takes no notes on a job that is completing
         return
-    for_good = booking.recoveries and outcome.kind not in (
-        "ok",
-        "cancelled",
-    )  # the note there promises a rerun
+    promised = booking.recoveries > 0  # the note there is of the rerun, which has ended now
+    for_good = promised and outcome.kind not in ("ok", "cancelled")
     if why or for_good or outcome.kind in ("overrun", "idle"):
         note_reason(job, booking, outcome, slurm_conf=slurm_conf, log=log, key=key)
     elif node.config.features.accounting:
