@@ -12,7 +12,7 @@ for path in /opt/rad /etc/slurm/slurm.conf; do
 done
 package=$(echo "$PWD"/dist/rad-slurm_*_all.deb)
 venv=$PWD/.rad/ansible work=$(mktemp -d) passed=0
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" /opt/rad' EXIT # it was not here before
 export ANSIBLE_ROLES_PATH=$PWD/distributions/ansible/roles ANSIBLE_LOCALHOST_WARNING=0 ANSIBLE_INVENTORY_UNPARSED_WARNING=0
 export DEBIAN_FRONTEND=noninteractive ANSIBLE_PYTHON_INTERPRETER=/usr/bin/python3 LC_ALL=C.UTF-8
 if [ ! -x "$venv/bin/ansible-playbook" ]; then

@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 if [ -e /opt/rad ]; then echo "/opt/rad is here already; take a bare machine" >&2; exit 2; fi
 deb=$(echo "$PWD"/dist/rad-slurm_*_all.deb) rpm=$(echo "$PWD"/dist/rad-slurm-*.noarch.rpm)
 work=$(mktemp -d) passed=0 had_slurm=$([ ! -d /etc/slurm ] || echo yes)
-trap 'rm -rf "$work"' EXIT
+trap 'rm -rf "$work" /opt/rad' EXIT # it was not here before
 chmod 755 "$work"
 export DEBIAN_FRONTEND=noninteractive GNUPGHOME=$work/gnupg HOME=$work
 apt-get update -qq
@@ -69,7 +69,7 @@ repack() {
 check 'make a newer version' repack
 check 'sign a repository of both' repository "$deb" "$newer"
 echo "deb [signed-by=$work/key.asc] file:$work/apt ./" >/etc/apt/sources.list.d/rad-trial.list
-trap 'rm -rf "$work" /etc/apt/sources.list.d/rad-trial.list' EXIT
+trap 'rm -rf "$work" /opt/rad /etc/apt/sources.list.d/rad-trial.list' EXIT
 update() { apt-get update -q -o Dir::Etc::sourcelist=sources.list.d/rad-trial.list -o Dir::Etc::sourceparts=- -o APT::Get::List-Cleanup=0 -o APT::Update::Error-Mode=any; }
 check 'apt takes the repository' update
 sed -i 's/ Packages$/ Packages2/' "$work/apt/InRelease"
