@@ -145,7 +145,7 @@ PARTS = (
         title="rad-estimate",
         intro="On its standard error; the status is 2.",
         files=(
-            *("gpumemnet/cli/*.py", "gpumemnet/gpus.py", "gpumemnet/tracing/trace/*.py"),
+            *("gpumemnet/cli/*.py", "gpumemnet/gpus.py", "gpumemnet/tracing/trace/**/*.py"),
             *("gpumemnet/tracing/script/**/*.py", "gpumemnet/estimators/*.py"),
         ),
         calls=("SetupError", "TraceError", "ModelFileError", "_complain"),
