@@ -7,7 +7,9 @@ import pytest
 from lab.cluster import Cluster
 from lab.config import shards_of
 from lab.jobs import Jobs
+from slurm_plugin.core.comments.admin_comment import read_note
 from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.errors import CommandError
 from tests.timing import within
 
 pytestmark = pytest.mark.cluster
@@ -65,6 +67,21 @@ def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) ->
     assert jobs.output(job).startswith("RAD: run 2 of this job; run 1: out of GPU memory ("), (
         "its own is overwritten"
     )
+
+
+def test_the_last_note_without_slurmdbd_says_what_happened_and_promises_nothing(
+    jobs: Jobs, cluster: Cluster
+) -> None:
+    """Slurm takes no AdminComment from the moment a job ends: the note of its last requeue stays."""
+    job = booked(jobs, wrap=BEYOND_ANY_GPU)
+    cluster.wait(
+        "the job fails for good", lambda: jobs.state(job) == "FAILED" and jobs.restarts(job) == 1, NO_DELAY_S
+    )
+    with pytest.raises(CommandError, match="already finished"):
+        cluster.slurm("scontrol", "update", f"JobId={job}", "AdminComment=none")
+    note = read_note(jobs.fields(job)["AdminComment"])
+    assert note is not None and (note.event, note.restart) == ("recovered", 1)
+    assert "out of GPU memory, requeued with" in note.detail and "again" not in note.detail, note
 
 
 @pytest.mark.parametrize(
