@@ -176,9 +176,17 @@ def learn(config: Path, as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("what", metavar="JOB | RUN...", nargs=-1, required=True)
+@click.argument("what", metavar="JOB | RUN...", nargs=-1)
 @config_option
 @json_option
+@click.option("--user", metavar="NAME", help="Report on the jobs of this user that ended; no JOB or RUN.")
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, min_open=True),
+    default=7,
+    show_default=True,
+    help="--user: number of days until now.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -189,13 +197,34 @@ def learn(config: Path, as_json: bool) -> None:
 @click.option(
     "--png", type=click.Path(path_type=Path), help="RUNs: output folder for charts as PNG (needs matplotlib)."
 )
-def report(what: tuple[str, ...], config: Path, as_json: bool, out: Path, png: Path | None) -> None:
-    """Report on a JOB, or compare RUNs.
+def report(
+    what: tuple[str, ...],
+    config: Path,
+    as_json: bool,
+    user: str | None,
+    days: float,
+    out: Path,
+    png: Path | None,
+) -> None:
+    """Report on a JOB, on a user's waste, or compare RUNs.
 
     JOB is a job id. The report shows what the job requested, its estimate, booking and usage, when and where it ran,
-    which jobs shared its GPUs, and advice for the next run. Run it on the controller, as root; it lists what is
-    missing. RUNs are files written by bench/replay; they are compared here and on one self-contained page.
+    which jobs shared its GPUs, and advice for the next run. With --user it shows the GPU hours that a user's jobs
+    booked and did not use. Run both on the controller, as root; the first lists what is missing. RUNs are files
+    written by bench/replay; they are compared here and on one self-contained page.
     """
+    if bool(what) == (user is not None):
+        raise click.UsageError("give a job id, files of runs, or --user NAME")
+    if user is not None:
+        from slurm_plugin.admin import user_page as paging
+        from slurm_plugin.admin.history import runs_in
+        from slurm_plugin.admin.users import id_of
+
+        settings = load_config(config)
+        runs = runs_in(Path(settings.paths.state))
+        page = paging.user_page(runs, settings, user_id=id_of(user), now_s=SystemClock().now_s(), days=days)
+        click.echo(paging.as_json(page) if as_json else paging.as_text(page))
+        return
     if len(what) == 1 and what[0].isdecimal() and not Path(what[0]).exists():
         from slurm_plugin.admin.job_report import text
         from slurm_plugin.admin.job_report.gather import find

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lab.cluster import Cluster
@@ -81,7 +83,31 @@ def test_the_last_note_without_slurmdbd_says_what_happened_and_promises_nothing(
         cluster.slurm("scontrol", "update", f"JobId={job}", "AdminComment=none")
     note = read_note(jobs.fields(job)["AdminComment"])
     assert note is not None and (note.event, note.restart) == ("recovered", 1)
-    assert "out of GPU memory, requeued with" in note.detail and "again" not in note.detail, note
+    assert "requeued with a whole GPU" in note.detail and "again" not in note.detail, note
+
+
+def test_a_controller_that_shares_no_state_reports_what_slurm_knows(
+    jobs: Jobs, cluster: Cluster, tmp_path: Path
+) -> None:
+    """And says where the rest is."""
+    job = booked(jobs)
+    jobs.wait(job, "COMPLETED", timeout_s=NO_DELAY_S)
+    shared = cluster.place.etc / "rad.toml"
+    alone = tmp_path / "rad.toml"
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "peaks.jsonl").touch()
+    alone.write_text(shared.read_text().replace(str(cluster.place.root / "state"), str(tmp_path / "state")))
+    assert alone.read_text() != shared.read_text()
+
+    def report(config: Path) -> str:
+        return cluster.slurm(f"{cluster.place.venv}/bin/rad", "report", str(job), "--config", str(config))
+
+    cluster.wait("both runs are recorded", lambda: "run 2" in report(shared), 20)
+    assert "not seen   its runs" not in report(shared) and "note  " not in report(shared)
+    text = report(alone)
+    assert "requeued   1 time\n" in text, text
+    assert "note       recovered: peak 3.8 GiB, out of GPU memory" in text, text
+    assert f"not seen   its runs: run rad report {job} on n0, or share {tmp_path}" in text, text
 
 
 @pytest.mark.parametrize(
