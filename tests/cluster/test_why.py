@@ -16,6 +16,7 @@ from lab.config import make_gpus
 from lab.files import rewrite
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
+from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from tests.cluster.conftest import jobs_on, started
@@ -204,6 +205,19 @@ def test_a_waiting_job_has_its_reason_and_the_way_out(jobs: Jobs, name: str) -> 
     job = prepare(jobs)
     cause = answered(jobs, job, kind, text)
     assert fix.format(job) in cause["fix"], cause
+
+
+def test_a_task_of_an_array_is_named_as_squeue_shows_it(jobs: Jobs, own: Cluster) -> None:
+    job = send(jobs, "--array=1-2%1", *PLAIN)
+    own.wait("the first runs", lambda: jobs.state(f"{job}_1") == "RUNNING", 30)
+    rad = f"{own.place.venv}/bin/rad"
+    config = ("--config", str(own.place.etc / "rad.toml"))
+    assert "RUNNING" in own.slurm(rad, "why", f"{job}_1", *config)
+    with pytest.raises(CommandError, match=f"the array's id, {job}"):
+        own.slurm(rad, "why", f"{job}_9", *config)
+    with pytest.raises(CommandError) as told:
+        own.slurm(rad, "report", "999999", *config)
+    assert told.value.returncode == 1
 
 
 def test_a_limit_of_an_account(jobs: Jobs) -> None:

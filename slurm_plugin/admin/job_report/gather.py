@@ -23,6 +23,7 @@ from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.monitor.export.status import GpuStatus
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.files.conf_files import find_slurm_conf, has_slurmdbd
+from slurm_plugin.slurm.queries.job_ids import job_id_of
 from slurm_plugin.slurm.queries.job_times import JobTimes, job_times
 
 _NOT_ENDED = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED")
@@ -60,6 +61,21 @@ def find(job_id: int, config: Config, clock: Clock) -> Found:
         remembered=config.features.history,
         missing=tuple(missing),
     )
+
+
+def numbered(job: str, config: Config) -> int:
+    """Return the number of a job or task that a person named.
+
+    Args:
+        job: As squeue shows it.
+        config: rad.toml.
+
+    Raises:
+        ConfigError: It is no job id, or Slurm does not know the task.
+        SlurmError: Slurm does not answer.
+    """
+    accounts = has_slurmdbd(find_slurm_conf(config.paths.slurm_conf, os.environ))
+    return job_id_of(job, slurm_conf=config.paths.slurm_conf, accounts=accounts)
 
 
 def _unrecorded(

@@ -109,6 +109,11 @@ class JobReport:
     nearby: tuple[Neighbour, ...]
     advice: tuple[str, ...]
 
+    @property
+    def known(self) -> bool:
+        """Return whether anything is known of the job."""
+        return bool(self.found.times or self.runs or self.found.events)
+
 
 def report_of(found: Found) -> JobReport:
     """Return the report on a job."""

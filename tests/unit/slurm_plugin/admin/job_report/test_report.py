@@ -159,6 +159,7 @@ def test_slurms_note_stands_for_a_run_that_is_recorded_elsewhere(note: Note, lin
 def test_a_job_of_which_nothing_is_known():
     report = report_of(Found(job_id=5, missing=("Slurm: it is away",)))
     assert (report.user_id, report.runs, report.advice, report.waited_s) == (None, (), (), None)
+    assert not report.known and report_of(FOUND).known
     assert as_text(report).splitlines() == ["Job 5", "not seen   Slurm: it is away"]
     assert json.loads(as_json(report))["slurm"] is None
 
