@@ -141,7 +141,7 @@ def report_of(found: Found) -> JobReport:
 
 
 def _note(times: JobTimes, own: Mapping[int | None, Run]) -> Note | None:
-    """Return the note on a run that the history here does not have: nodes may keep theirs to themselves."""
+    """Return the note on a run that the history here does not have: nodes may record elsewhere."""
     note = read_note(times.admin_comment)
     if note is None or note.restart is None or note.event == "booked":
         return None
