@@ -127,6 +127,17 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     )
 
 
+def test_frameworks_that_allocate_in_advance_grow_in_a_shared_job_unless_its_user_chose(hooks: Hooks) -> None:
+    hooks.run("prolog")
+    tensorflow, jax = "export TF_FORCE_GPU_ALLOW_GROWTH=true", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"
+    assert {tensorflow, jax} <= set(hooks.run("prolog.task_prolog").splitlines())
+    chosen = hooks.run("prolog.task_prolog", TF_FORCE_GPU_ALLOW_GROWTH="false").splitlines()
+    assert jax in chosen and not any("TF_FORCE" in line for line in chosen)
+    hooks.run("prolog", 8, SLURM_JOB_COMMENT=hooks.whole, SLURM_JOB_GPUS="1")
+    lines = hooks.run("prolog.task_prolog", 8, SLURM_JOB_COMMENT=hooks.whole).splitlines()
+    assert "export RAD_KIND=whole" in lines and not {tensorflow, jax} & set(lines), lines
+
+
 @pytest.mark.parametrize(("form", "named"), [("index", "0"), ("uuid", "GPU-0")])
 def test_a_shared_job_reads_a_number_of_its_gpu_unless_the_site_wants_uuids(
     tmp_path: Path, form: str, named: str
