@@ -7,8 +7,7 @@ quoted as in a shell. Standard library only: the submit path imports this.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpumemnet.directives.meant import as_comment, as_directive, closed_up, paired, quoted
 from gpumemnet.directives.values import READERS, Confidence, short
@@ -25,13 +24,12 @@ _SETTINGS = frozenset(("batch_size", "seq_len", "optimizer", "precision", "gradi
 """Keys that are part of a TrainingSetup."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directives:
+class Directives(NamedTuple):
     """Directives of the user.
 
     Attributes:
-        model: Path of the model summary as written, or None.
         setup: The training setup; unstated settings have their defaults.
+        model: Path of the model summary as written, or None.
         gpus: Number of GPUs if stated, else None.
         policy: The requested placement; None for the partition's default.
         memory_bytes: The memory stated by the user; None if not stated.
@@ -42,8 +40,8 @@ class Directives:
         line: Line of `model=`, or of the first directive; None in a comment.
     """
 
-    model: str | None = None
     setup: TrainingSetup
+    model: str | None = None
     gpus: int | None = None
     policy: Policy | None = None
     memory_bytes: int | None = None

@@ -64,7 +64,7 @@ def test_a_text_of_several_processes_counts_the_buckets_of_gradients() -> None:
 @pytest.mark.parametrize("profile", [ONE, TRACED], ids=["text", "trace"])
 def test_what_was_not_measured_is_said(profile: ModelProfile) -> None:
     def told(gpus: int, gpu: str) -> list[str]:
-        answer = estimate(replace(profile, gpus=gpus), gpu=gpu)
+        answer = estimate(profile._replace(gpus=gpus), gpu=gpu)
         return [line for line in answer.warnings if "NCCL" in line]
 
     assert told(1, "h200") == told(2, "h200") == told(1, "a100") == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpumemnet.cli import command
+from gpumemnet.cli.rad_estimate import command
 from gpumemnet.cli.retrace import with_batch
 from gpumemnet.names import Family, Optimizer, Precision, Source
 from gpumemnet.profile.record import ModelProfile
