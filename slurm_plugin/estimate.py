@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.metadata import version
 
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators import activity, conformal
@@ -109,6 +108,8 @@ class Estimator:
     @property
     def made_for(self) -> str:
         """Return a value that changes whenever estimates do; what was learned with another value does not apply."""
+        from importlib.metadata import version  # slow, and not every program asks
+
         bases = f"{self.conv_base_bytes}-{self.base_bytes}"
         return f"{version('rad-slurm')} {PROFILE_VERSION} {self.name} {self.gpu} {bases}"
 

@@ -18,7 +18,7 @@ from gpumemnet.training import TrainingSetup
 
 MARK = "#RAD"
 COMMENT_MARK = "rad:"
-_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)\\?([A-Za-z_]\w*)\1")
+_DOCUMENT = r"(?<!<)<<-?[ \t]*(['\"]?)\\?([A-Za-z_]\w*)\1"
 """Start of a shell's here document, with the line that ends it."""
 _SETTINGS = frozenset(("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "gpus"))
 """Keys that are part of a TrainingSetup."""
@@ -108,7 +108,7 @@ def _own_lines(text: str) -> list[tuple[int, str]]:
             ends = ""
             continue
         lines.append((number, line))
-        if not ends and not line.startswith("#") and (document := _DOCUMENT.search(line)):
+        if not ends and not line.startswith("#") and (document := re.search(_DOCUMENT, line)):
             ends, since = document[2], len(lines)
     return lines
 

@@ -47,7 +47,8 @@ def infer(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
     shown = summary._replace(layers=tuple(with_arguments(summary.layers)))
     walk = Walk(shown, setup)
     layers = tuple(_shaped(walk, layer) for layer in arrange(shown.layers))
-    return summary._replace(layers=layers, batch_size=setup.batch_size, warnings=(*summary.warnings, *walk.warnings)
+    return summary._replace(
+        layers=layers, batch_size=setup.batch_size, warnings=(*summary.warnings, *walk.warnings)
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from gpumemnet.errors import SummaryError
 from gpumemnet.summaries.texts import contradictions, other_formats, ways
 from gpumemnet.summaries.texts.batch_second import batch_first

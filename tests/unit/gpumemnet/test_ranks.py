@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,8 @@ MEASURED, MISSING = compared(
     read([RESULTS / "measured_scripts.jsonl", RESULTS / "traced_scripts.jsonl"]), gpu_named("h200")
 )
 ONE = profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSetup(batch_size=8))
-TWO = replace(ONE, gpus=2)
-TRACED = replace(ONE, source=Source.TRACE)
+TWO = ONE._replace(gpus=2)
+TRACED = ONE._replace(source=Source.TRACE)
 
 
 def test_every_script_was_measured() -> None:

@@ -18,7 +18,7 @@ from gpumemnet.tracing.saved.record import SavedProfile
 from gpumemnet.tracing.script import start
 from gpumemnet.units import MIB
 
-ZEROS = dict.fromkeys(ModelProfile.__dataclass_fields__, 0)
+ZEROS = dict.fromkeys(ModelProfile._fields, 0)
 
 
 def saved(batch_size: int, *words: str) -> SavedProfile:

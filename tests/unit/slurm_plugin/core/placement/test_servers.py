@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_plugin.core.placement.servers import is_server_key, server_key, user_of
-from slurm_plugin.core.records.node import ServerScope
+from slurm_plugin.core.records.submission import ServerScope
 
 SCOPES = st.sampled_from(["user", "account", "gpu"])
 USERS, ACCOUNTS, JOBS = st.integers(0, 2**32 - 2), st.text(max_size=80), st.integers(1, 2**31)
