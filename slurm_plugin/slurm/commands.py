@@ -106,7 +106,7 @@ class SlurmCommands:
         return parse_given(self.ask("scontrol", "-d", "show", "job", shown_name(self._names(job_id))))
 
     def given_indices(self, job_id: int) -> tuple[int, ...]:
-        """Return the indices of the GPUs that a job of one node really has; nothing if that cannot be told."""
+        """Return the indices of the GPUs that a job of one node really has; nothing where that is not certain."""
         return parse_given_indices(self.ask("scontrol", "-d", "show", "job", shown_name(self._names(job_id))))
 
     def nodes(self) -> tuple[NodeView, ...]:
