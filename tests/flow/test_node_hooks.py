@@ -183,6 +183,18 @@ def test_after_a_fault_alone_its_job_runs_apart_from_other_users_for_a_while(tmp
     assert served_by(hooks, 10) == "all", "another model"
 
 
+def test_a_fault_that_cannot_be_recorded_is_said(tmp_path: Path) -> None:
+    hooks = Hooks(tmp_path, partition='mps_server = "gpu"')
+    hooks.run("prolog", 6)
+    now_s = SystemClock().now_s()
+    fault = Incident(kind="fault", gpu="GPU-0", first_s=now_s, last_s=now_s, culprit=6, culprit_user_id=0)
+    write_incidents(tmp_path / "run", (fault,))
+    (tmp_path / "run" / "mps-faults").write_text("no folder")
+    hooks.run("epilog", 6, SLURM_JOB_EXIT_CODE="256")
+    assert "its GPU fault ended its MPS server; no quarantine: " in hooks.log("epilog")
+    assert hooks.reserved == []
+
+
 @pytest.mark.parametrize("culprit", [8, 6])
 def test_who_causes_no_fault_or_shares_no_server_is_under_no_quarantine(tmp_path: Path, culprit: int) -> None:
     hooks = Hooks(tmp_path, partition="" if culprit == 6 else 'mps_server = "gpu"')

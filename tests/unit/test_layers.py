@@ -73,6 +73,12 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "gpumemnet.gpus",
         "gpumemnet.errors",
     ),
+    "slurm_plugin.rad_estimate": (
+        "slurm_plugin.core",
+        "slurm_plugin.dry_run",
+        "gpumemnet.cli",
+        "gpumemnet.errors",
+    ),
     "slurm_plugin.radd": (
         "slurm_plugin.core",
         "slurm_plugin.slurm",
@@ -272,6 +278,7 @@ NAMES_NO_PROGRAM = {
     "slurm_plugin.admin.install.command": {"scontrol"},  # asks whether it is there
     "slurm_plugin.login.cli_filter": {"sbatch"},  # tells which command the user typed
     "gpumemnet.cli.report_json": {"sbatch"},  # a key of what is printed
+    "gpumemnet.cli.plain_words": {"sbatch"},  # an option of rad-estimate
 }
 STANDARD_LIBRARY_ONLY = ("slurm_plugin.core", "prolog", "epilog")
 
