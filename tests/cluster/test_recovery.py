@@ -54,6 +54,7 @@ def test_escalation_shares_once_more_with_what_was_seen_and_asked(jobs: Jobs, cl
     assert "phase 2 of 2 done, 8.00 GiB" in jobs.output(job)
 
 
+@pytest.mark.any_slurm("a count in RAD's own AdminComment")
 @pytest.mark.slow
 def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) -> None:
     job = booked(jobs, "--open-mode=truncate", wrap=BEYOND_ANY_GPU)
@@ -114,6 +115,7 @@ def test_a_job_that_its_owner_ends_or_holds_is_left_to_him(jobs: Jobs, cluster: 
     assert [jobs.fields(job)["Restarts"] for job in (ended, held, gone)] == ["0", "1", "0"]
 
 
+@pytest.mark.any_slurm("the Epilog's evidence, before Slurm hears of it")
 @pytest.mark.slow
 def test_words_without_memory_buy_no_priority(jobs: Jobs) -> None:
     words = "echo torch.OutOfMemoryError: CUDA out of memory. >&2"
