@@ -47,6 +47,7 @@ def test_the_same_job_runs_again_alone_and_soon(jobs: Jobs, cluster: Cluster) ->
     )
 
 
+@pytest.mark.slow
 def test_escalation_shares_once_more_with_what_was_seen_and_asked(jobs: Jobs, cluster: Cluster) -> None:
     with cluster.changed_rad_toml():
         cluster.set_rad("max_recoveries", '2\nrecovery = "escalate"')
@@ -57,6 +58,8 @@ def test_escalation_shares_once_more_with_what_was_seen_and_asked(jobs: Jobs, cl
     assert "phase 2 of 2 done, 8.00 GiB" in jobs.output(job)
 
 
+@pytest.mark.any_slurm("a count in RAD's own AdminComment")
+@pytest.mark.slow
 def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) -> None:
     job = booked(jobs, "--open-mode=truncate", wrap=BEYOND_ANY_GPU)
     jobs.cluster.wait(
@@ -155,6 +158,8 @@ def test_a_job_that_its_owner_ends_or_holds_is_left_to_him(jobs: Jobs, cluster: 
     assert [jobs.fields(job)["Restarts"] for job in (ended, held, gone)] == ["0", "1", "0"]
 
 
+@pytest.mark.any_slurm("the Epilog's evidence, before Slurm hears of it")
+@pytest.mark.slow
 def test_words_without_memory_buy_no_priority(jobs: Jobs) -> None:
     words = "echo torch.OutOfMemoryError: CUDA out of memory. >&2"
     wrap = f"python3 fake_train.py --memory 1G --seconds 1.5; {words}; exit 1"
@@ -192,6 +197,7 @@ def test_an_array_task_recovers_as_itself(jobs: Jobs) -> None:
     )
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_job_waits_for_its_rerun(jobs: Jobs) -> None:
     """afterok is decided by the rerun, and afternotok does not take the first run for the end."""
     job = booked(jobs)
