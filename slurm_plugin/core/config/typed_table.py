@@ -30,7 +30,7 @@ def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: b
     Raises:
         ConfigError: A key is unknown (the nearest valid one is named) or a value is of the wrong kind.
     """
-    hints = _hints(type(base))
+    hints = _hints(type(base))  # type: ignore[arg-type]
     known = [f.name for f in dataclasses.fields(base) if f.name != "partitions"]  # type: ignore[arg-type]
     changes: dict[str, Any] = {}
     for name, value in values.items():
