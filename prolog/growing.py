@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_GROWING = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+GROWING = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 """Each variable's value with which its framework allocates what it uses (their pages on GPU memory)."""
 
 
@@ -22,4 +22,4 @@ def growing(job: Mapping[str, str], task: Mapping[str, str]) -> dict[str, str]:
     """
     if job.get("RAD_KIND") != "shared":
         return {}
-    return {name: value for name, value in _GROWING.items() if name not in task}
+    return {name: value for name, value in GROWING.items() if name not in task}

@@ -117,13 +117,25 @@ class Part:
 
 
 def ended_in(runs: Iterable[Run], *, from_s: float, to_s: float) -> list[Run]:
-    """Return the runs of jobs that ended in a time, each once although its Epilog may run twice."""
+    """Return the runs of jobs that ended in a time, each once although its Epilog may run twice.
+
+    Args:
+        runs: All runs.
+        from_s: Beginning of the time.
+        to_s: Its end.
+    """
     once = {(run.job_id, run.restart): run for run in runs if run.job_id is not None}
     return [run for run in once.values() if run.time_s is not None and from_s < run.time_s <= to_s]
 
 
 def parts_of(ended: Iterable[Run], config: Config, *, from_s: float) -> list[Part]:
-    """Return the parts of runs after a time, without runs that no monitor saw."""
+    """Return the parts of runs after a time, without runs that no monitor saw.
+
+    Args:
+        ended: Runs that ended.
+        config: rad.toml.
+        from_s: Beginning of the time.
+    """
     return [
         Part(
             run=run,

@@ -189,7 +189,12 @@ class Faults:
         self._complaint = Complaint(log)
 
     def found(self, user_id: int, fault: Caused) -> None:
-        """Take a fault of a user's job."""
+        """Take a fault of a user's job.
+
+        Args:
+            user_id: The user.
+            fault: What the job caused.
+        """
         self._open.append((user_id, fault))
 
     def record(self) -> None:

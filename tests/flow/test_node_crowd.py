@@ -30,6 +30,8 @@ PROGRAM = Path(__file__).with_name("crowd.py")
 JOBS = 200
 GPUS = 16
 GPU_GIB = 40
+ROUNDS = 5
+"""Where a machine has time for all hooks, a crowd of killed ones may leave nothing once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +142,18 @@ def test_two_hundred_prologs_and_three_hundred_epilogs_at_once(node: CrowdedNode
 def test_what_hooks_leave_that_were_killed_in_a_crowd_is_swept_away(node: CrowdedNode) -> None:
     first, *others = range(1, JOBS + 1)
     assert node.run("prolog", [first]) == 0
-    assert node.run("prolog", others, "kill") > 0, "not even what takes back the work was done"
-    told = {job_id for job_id in (first, *others) if node.file(job_id).variables()}
-    assert first in told
-    assert_nothing_is_given_twice(node.ledger)
-    assert node.run("epilog", [first, *others], "kill") > 0
-    assert_nothing_is_given_twice(node.ledger)
-    assert node.ledger.allocations and node.files, "killed hooks leave something"
+    for _ in range(ROUNDS):
+        assert node.run("prolog", others, "kill") > 0, "not even what takes back the work was done"
+        told = {job_id for job_id in (first, *others) if node.file(job_id).variables()}
+        assert first in told
+        assert_nothing_is_given_twice(node.ledger)
+        assert node.run("epilog", others, "kill") > 0
+        assert_nothing_is_given_twice(node.ledger)
+        if len(node.ledger.allocations) > 1 and len(node.files) > 1:
+            break
+    else:
+        pytest.fail("killed hooks left nothing in any round")
+    node.run("epilog", [first], "kill")
     node.sweep_later()
     assert node.ledger.allocations == ()
     assert node.files == []

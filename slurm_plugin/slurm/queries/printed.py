@@ -102,16 +102,14 @@ def parse_given(text: str) -> str:
 
 
 def parse_given_indices(text: str) -> tuple[int, ...]:
-    r"""Return the indices of a job's GPUs that `scontrol -d show job` prints; nothing unless there is one such line.
+    """Return the indices of a job's GPUs that `scontrol -d show job` prints; nothing unless there is one such line.
 
-        Since 23.11 shards stand there as how many of how many, for each GPU in turn.
+    Since 23.11 shards stand there as how many of how many, for each GPU in turn.
 
-        >>> parse_given_indices("     Nodes=n0 CPU_IDs=0 Mem=100 GRES=gpu:2(IDX:0,2-3)
-    ")
-        (0, 2, 3)
-        >>> parse_given_indices("     Nodes=n0 CPU_IDs=0 Mem=100 GRES=shard:3(0/39,3/39)
-    ")
-        (1,)
+    >>> parse_given_indices("     Nodes=n0 CPU_IDs=0 Mem=100 GRES=gpu:2(IDX:0,2-3)")
+    (0, 2, 3)
+    >>> parse_given_indices("     Nodes=n0 CPU_IDs=0 Mem=100 GRES=shard:3(0/39,3/39)")
+    (1,)
     """
     layouts = _LAYOUT.findall(text)
     found: set[int] = set()

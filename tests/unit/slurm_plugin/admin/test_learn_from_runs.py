@@ -51,7 +51,7 @@ def shipped(profile: ModelProfile = MODEL) -> MemoryEstimate:
 
 def other(number: int) -> ModelProfile:
     """Return another model, whose estimate is the same."""
-    return dataclasses.replace(MODEL, weights=MODEL.weights + number)
+    return MODEL._replace(weights=MODEL.weights + number)
 
 
 MESSAGE = {"v": 1, "user_id": 9, "gres": "gres:gpu:1", "comment": f"rad.profile:{other(0).to_text()}"}
