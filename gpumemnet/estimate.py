@@ -79,8 +79,7 @@ class Quantiles:
         return less + int(way * (more - less))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(NamedTuple):
     """Estimated needs of a training job on one GPU.
 
     Attributes:

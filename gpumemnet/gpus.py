@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from gpumemnet.errors import SetupError
 from gpumemnet.gpu_memory.rules import numbers
 from gpumemnet.gpu_memory.rules.numbers import Status
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(NamedTuple):
     """One type of GPU.
 
     Attributes:
@@ -94,8 +93,8 @@ def gpu_named(name: str, *, base_bytes: int | None = None) -> Gpu:
         raise SetupError(f"unknown GPU '{name[:40]}'; known: {', '.join(gpus())}")
     if base_bytes is None:
         return found
-    return replace(
-        found, conv_base_bytes=base_bytes, base_bytes=base_bytes, measured=True, note="measured here"
+    return found._replace(
+        conv_base_bytes=base_bytes, base_bytes=base_bytes, measured=True, note="measured here"
     )
 
 
@@ -108,10 +107,9 @@ def gpu_of_memory(name: str, memory_bytes: int) -> Gpu:
     """
     known = next((gpu for key, gpu in gpus().items() if key in name.lower()), None)
     if known is not None:
-        return replace(known, memory_bytes=memory_bytes)
+        return known._replace(memory_bytes=memory_bytes)
     assumed = gpu_named(DEFAULT_GPU)
-    return replace(
-        assumed,
+    return assumed._replace(
         name=name[:40],
         memory_bytes=memory_bytes,
         measured=False,

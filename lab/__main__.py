@@ -8,9 +8,11 @@ import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from lab.cluster import Cluster
 from lab.daemons import LabError
@@ -228,7 +230,20 @@ def _demo(cluster: Cluster, options: argparse.Namespace) -> int:
 
 def _unit(cluster: Cluster, options: argparse.Namespace) -> int:
     install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
-    return _show([*_pytest(cluster), *AT_ONCE, "-m", "not slow", "tests/unit", *options.pytest])
+    with _scratch() as scratch:
+        argv = [*_pytest(cluster), *AT_ONCE, "-m", "not slow", *scratch, "tests/unit", *options.pytest]
+        return _show(argv)
+
+
+@contextmanager
+def _scratch() -> Iterator[list[str]]:
+    """Yield pytest's option for temporary folders in memory; none where there is no such folder for programs too."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK) or os.statvfs(memory).f_flag & os.ST_NOEXEC:
+        yield []
+        return
+    with TemporaryDirectory(prefix="rad-", dir=memory, ignore_cleanup_errors=True) as folder:
+        yield [f"--basetemp={folder}/t"]
 
 
 def _test(cluster: Cluster, options: argparse.Namespace) -> int:
@@ -240,7 +255,7 @@ def _test(cluster: Cluster, options: argparse.Namespace) -> int:
     if (reason := why_no_slurm()) is not None:
         print(f"not run: tests/cluster, {reason}")
         return failed
-    return _show([*pytest, "-m", "cluster", *QUICK_CLUSTER, *options.pytest]) or failed
+    return _show([*pytest, "-m", "cluster and not slow", *QUICK_CLUSTER, *options.pytest]) or failed
 
 
 def _pytest(cluster: Cluster) -> list[str]:
@@ -249,10 +264,17 @@ def _pytest(cluster: Cluster) -> list[str]:
 
 def _test_all(cluster: Cluster, options: argparse.Namespace) -> int:
     _setup(cluster, options)
-    tiers = "not gpu" if why_no_slurm() is None else "not gpu and not cluster"
-    python = str(cluster.place.venv / "bin" / "python")
+    pytest = [str(cluster.place.venv / "bin" / "python"), "-Im", "pytest", "--ignore=tests/gpu"]
     measured = _measured(cluster, "test") if options.coverage else []
-    return _show([python, "-Im", "pytest", "--ignore=tests/gpu", "-m", tiers, *measured, *options.pytest])
+    without = "not gpu and not cluster"
+    if any(each.startswith("tests") for each in options.pytest):  # the caller names a tier or files
+        tiers = "not gpu" if why_no_slurm() is None else without
+        return _show([*pytest, "-m", tiers, *measured, *options.pytest])
+    failed = _show([*pytest, *AT_ONCE, "-m", without, *measured, *options.pytest])
+    if (reason := why_no_slurm()) is not None:
+        print(f"not run: tests/cluster, {reason}")
+        return failed
+    return _show([*pytest, "-m", "cluster and not gpu", *options.pytest]) or failed
 
 
 def _test_train(cluster: Cluster, options: argparse.Namespace) -> int:

@@ -171,7 +171,7 @@ def install_package(
         return
     os.umask(0o022)  # hooks and jobs of other users import from here
     python = venv / "bin" / "python"
-    if not python.exists():
+    if fresh := not python.exists():
         _make_venv(venv, environment)
     pip = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     if old_needs != needs:
@@ -185,6 +185,9 @@ def install_package(
     if old_needs != needs:
         wanted = [f"{builds[0]}[{extras}]", *builds[1:]]
         run([*pip, "--no-build-isolation", *wanted], timeout_s=_INSTALL_S, env=environment)
+    if fresh:  # nothing older is there
+        stamp.write_text(f"{sources} {needs}\n")
+        return
     # The version stays the same while the sources change. The wheel is built first and swapped in quickly, so that a
     # cluster that runs meanwhile lacks its hooks only briefly.
     options = ["--no-build-isolation", "--no-deps", "--force-reinstall", "--no-warn-script-location"]

@@ -1,8 +1,9 @@
 """Whether a task's run had a Prolog: the one place that decides it.
 
 A run had none if the last hook of its job on this node is an Epilog (core/ledger/ended_runs.py), or if the Prolog's
-record names another owner or an earlier run, whose Epilog was lost. Only root writes either of them.
-The restart count in a task's environment may be its submitter's, so if it contradicts the file, Slurm is queried.
+record names another owner, an earlier run, whose Epilog was lost, or other GPUs: a job that slurmctld starts under the
+id of one that it forgot. Only root writes either of them.
+Restart count and GPUs in a task's environment may be its submitter's, so if they contradict the file, Slurm is queried.
 Such a run must not start where Prologs place jobs: it has no reservation, and its GPU may be exclusive to another job.
 Everything else starts: partitions that rad.toml does not manage, `mode` and `placement` that do not place, jobs without
 an Epilog here, as before an installation, and all undecidable cases.
@@ -21,8 +22,11 @@ from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.ledger.ended_runs import EndedRuns
 from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.store import boot_id
+from slurm_plugin.core.records.node import Allocation
+from slurm_plugin.slurm.node.hook_env import parse_indices
 
 if TYPE_CHECKING:
+    from slurm_plugin.slurm.commands import SlurmCommands
     from slurm_plugin.slurm.control import JobView
 
 WHY = "slurmd started this run without a Prolog, so no GPU is booked for it"
@@ -50,9 +54,12 @@ def without_prolog(job_id: int, config: Config, task: Mapping[str, str], *, is_s
         return False
     if allocation.user_id not in (0, os.getuid()):
         return True
+    if not is_script:
+        return False
     restart_text = task.get("SLURM_RESTART_COUNT", "")
-    differs = is_script and restart_text.isdecimal() and int(restart_text) > allocation.restart
-    return differs and _restarts(job_id, config) > allocation.restart
+    if restart_text.isdecimal() and int(restart_text) > allocation.restart:
+        return _restarts(job_id, config) > allocation.restart
+    return _has_other_gpus(job_id, allocation, config, task)
 
 
 def of_an_earlier_job(file: JobFile, job_id: int, booked: str, config: Config) -> bool:
@@ -79,6 +86,17 @@ def of_an_earlier_job(file: JobFile, job_id: int, booked: str, config: Config) -
     return f":ask={booked}:" not in view.comment
 
 
+def _has_other_gpus(job_id: int, allocation: Allocation, config: Config, task: Mapping[str, str]) -> bool:
+    """Return whether Slurm gave a job other GPUs than its record names, by its environment and by slurmctld."""
+    try:
+        gpu_indices = set(parse_indices(task.get("SLURM_JOB_GPUS", "")))
+    except ValueError:
+        return False
+    if not gpu_indices or not allocation.gpu_indices or gpu_indices == set(allocation.gpu_indices):
+        return False
+    return gpu_indices == set(_given_indices(job_id, config))
+
+
 def _places(config: Config, partition: str) -> bool:
     settings = config.partition(partition)
     return config.places and settings is not None and settings.collocate
@@ -90,13 +108,24 @@ def _restarts(job_id: int, config: Config) -> int:
     return 0 if view is None else view.restarts
 
 
+def _given_indices(job_id: int, config: Config) -> tuple[int, ...]:
+    """Return the indices of a job's GPUs according to Slurm; nothing if it does not answer."""
+    try:
+        return _slurm(config).given_indices(job_id)
+    except SlurmError:
+        return ()
+
+
 def _view(job_id: int, config: Config) -> JobView | None:
     """Return a job as Slurm has it; None if Slurm does not answer or does not know it."""
+    try:
+        return _slurm(config).job(job_id)
+    except SlurmError:
+        return None
+
+
+def _slurm(config: Config) -> SlurmCommands:
     from slurm_plugin.slurm.commands import SlurmCommands
     from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 
-    slurm_conf = find_slurm_conf(config.paths.slurm_conf, {})
-    try:
-        return SlurmCommands(slurm_conf=str(slurm_conf or "")).job(job_id)
-    except SlurmError:
-        return None
+    return SlurmCommands(slurm_conf=str(find_slurm_conf(config.paths.slurm_conf, {}) or ""))

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prolog.growing import growing
 from prolog.inherited import inherited
 from prolog.own_run import MOST_TIMES, WHY, of_an_earlier_job, without_prolog
 from prolog.step import is_batch_script, own_job_id, slurmstepd_title
@@ -113,7 +114,7 @@ def _changes(
     for name in blank_variables(os.environ):
         yield name, None
     changes: dict[str, str | None] = {**task_variables(variables, os.environ)}
-    changes |= without_mps(variables)
+    changes |= without_mps(variables) | growing(variables, os.environ)
     changes |= script_variables(variables, os.environ) if is_script else unnamed_gpu(variables, os.environ)
     if counts and _rewrites_steps(config):
         changes |= counts

@@ -11,11 +11,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpumemnet.cli import main as estimate_main
 from gpumemnet.cli.cluster import Job, Place, Scheduled, Submitted
 from gpumemnet.errors import SetupError
 from gpumemnet.gpus import Gpu
-from slurm_plugin.core.config.load import DEFAULT_PATH, Config, load_config
+from slurm_plugin.core.config.load import Config, load_config
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.records.submission import GresItem, JobRequest
 from slurm_plugin.directives import head_of
@@ -27,8 +26,6 @@ from slurm_plugin.slurm.submission.dry_submit import try_submission
 from slurm_plugin.slurm.submission.job_desc import batch_desc
 from slurm_plugin.slurm.submission.sbatch_options import options_of
 from slurm_plugin.slurm.versions import OLDEST
-
-VARIABLE = "RAD_CONFIG"
 
 
 class DryRun:
@@ -147,30 +144,6 @@ class DryRun:
         message = {**desc, "script": head, "script_goes_on": goes_on, "script_name": name}
         decided = self._submission.decided(self._submission.parsed(message))
         return (Seen() if config.mode == "observe" else seen), decided
-
-
-def find_cluster(given: Path | None) -> DryRun | None:
-    """Return the cluster that this machine belongs to; None if it has no rad.toml.
-
-    Args:
-        given: A rad.toml that the user names; None for $RAD_CONFIG, else /etc/rad/rad.toml.
-
-    Raises:
-        SetupError: The file is missing, cannot be read or is wrong.
-    """
-    named = os.environ.get(VARIABLE)
-    path = given or (Path(named) if named else DEFAULT_PATH)
-    try:
-        if path == DEFAULT_PATH and not path.exists():
-            return None
-        return DryRun(path, env=os.environ, folder=Path.cwd(), user_id=os.getuid())
-    except RadError as exc:
-        raise SetupError(str(exc)) from exc
-
-
-def main() -> None:
-    """Run rad-estimate, on a machine that may belong to a cluster."""
-    estimate_main(find_cluster)
 
 
 def _read(path: Path) -> Config:

@@ -5,9 +5,8 @@ This is RAD's interface to gpumemnet's estimators; directives.py is the one to i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.metadata import version
 
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.estimators import activity, conformal
@@ -101,8 +100,7 @@ class Estimator:
             GpuMemNetError: gpumemnet does not know the GPU.
         """
         gpu_model = gpu_named(self.gpu or DEFAULT_GPU)
-        return replace(
-            gpu_model,
+        return gpu_model._replace(
             conv_base_bytes=self.conv_base_bytes or gpu_model.conv_base_bytes,
             base_bytes=self.base_bytes or gpu_model.base_bytes,
         )
@@ -110,6 +108,8 @@ class Estimator:
     @property
     def made_for(self) -> str:
         """Return a value that changes whenever estimates do; what was learned with another value does not apply."""
+        from importlib.metadata import version  # slow, and not every program asks
+
         bases = f"{self.conv_base_bytes}-{self.base_bytes}"
         return f"{version('rad-slurm')} {PROFILE_VERSION} {self.name} {self.gpu} {bases}"
 
@@ -195,7 +195,7 @@ def _smallest(source: Source) -> ModelProfile:
         "optimizer": Optimizer.SGD,
         "precision": Precision.FP32,
     }
-    return ModelProfile(**{each.name: names.get(each.name, 1) for each in fields(ModelProfile)})  # type: ignore[arg-type]
+    return ModelProfile(**{name: names.get(name, 1) for name in ModelProfile._fields})  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=4096)

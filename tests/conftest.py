@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -18,6 +19,12 @@ sys.path.append(str(CHECKOUT))
 # How fast an example is depends on what else the machine does; limits of time have tests of their own.
 settings.register_profile("rad", deadline=None)
 settings.load_profile("rad")
+
+
+def pytest_collection_finish() -> None:
+    """Keep what the collected tests hold out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -174,6 +174,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad status --json": Run(root=True, says='"gpus"'),
         "rad history": Run(root=True, says="resnet50 +128"),
         "rad report 1234": Run(root=True, says=r"nobody, partition gpu: COMPLETED", instead={"1234": "JOB"}),
+        "rad report --user alice --days 30": Run(
+            root=True, says=r"nobody: \d+ jobs ended", instead={"alice": "nobody"}
+        ),
         "rad digest": Run(root=True, says=r"Shared GPUs, .* jobs of"),
         "tail -F /var/log/rad/{prolog,epilog}.log": NotRun("shows what hooks of an installed site write"),
         "rad reload": Run(root=True),

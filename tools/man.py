@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from gpumemnet.cli import command as rad_estimate
+from gpumemnet.cli.rad_estimate import command as rad_estimate
 from slurm_plugin.admin.cli import main as rad
 
 PROGRAMS: dict[str, click.Command] = {"rad": rad, "rad-estimate": rad_estimate}

@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from slurm_plugin.core.booking import messages
@@ -145,7 +146,7 @@ PARTS = (
         title="rad-estimate",
         intro="On its standard error; the status is 2.",
         files=(
-            *("gpumemnet/cli/*.py", "gpumemnet/gpus.py", "gpumemnet/tracing/trace/*.py"),
+            *("gpumemnet/cli/*.py", "gpumemnet/gpus.py", "gpumemnet/tracing/trace/**/*.py"),
             *("gpumemnet/tracing/script/**/*.py", "gpumemnet/estimators/*.py"),
         ),
         calls=("SetupError", "TraceError", "ModelFileError", "_complain"),
@@ -208,9 +209,14 @@ def messages_of(part: Part) -> list[tuple[str, str]]:
     found: dict[str, str] = {}
     for pattern in part.files:
         for path in sorted(CHECKOUT.glob(pattern)):
-            for text in _messages_in(ast.parse(path.read_text(encoding="utf-8")), part):
+            for text in _messages_in(_parsed(path), part):
                 found.setdefault(text, str(path.relative_to(CHECKOUT)))
     return list(found.items())
+
+
+@cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def _of_shim() -> list[str]:

@@ -2,12 +2,13 @@
 
     python bench/cost/estimate_cost.py
 
-Processor time, best of several runs, so that a busy machine changes little.
+Processor time, best of several runs, so that a busy machine changes little; of whole processes the median.
 """
 
 from __future__ import annotations
 
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from gpumemnet.summaries.texts.formats.detect import parse_text
 from gpumemnet.training import TrainingSetup
 
 SETUP = TrainingSetup(batch_size=8)
+TURNS = 25
 
 
 def summary(layers: int) -> str:
@@ -47,33 +49,36 @@ def best(call: Callable[[], object], times: int) -> float:
     return min(taken) * 1e3
 
 
+def cpu_ms(command: list[str]) -> float:
+    """Run a command and return its processor time."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3
+
+
 def whole_process(path: Path) -> tuple[float, float, int]:
-    """Run rad-estimate a few times; return best wall and processor time in ms and peak RSS in MiB."""
-    walls, cpus = [], []
+    """Run rad-estimate and an empty program in turns; return medians of ms and of their ratio, and peak RSS in MiB."""
     # -I: the installed package, as users have it.
     command = [
         sys.executable,
         "-I",
         "-c",
-        "from gpumemnet.cli import main; main()",
+        "from slurm_plugin.rad_estimate import main; main()",
         str(path),
         "--batch-size",
         "8",
     ]
-    for _ in range(7):
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        begin = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        walls.append(time.perf_counter() - begin)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpus.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    pairs = [(cpu_ms(command), cpu_ms([sys.executable, "-I", "-c", "pass"])) for _ in range(TURNS)]
+    taken_ms = statistics.median(own for own, _ in pairs)
+    times = statistics.median(own / empty for own, empty in pairs)
     # The system's own count for a child begins with this process's memory, so the child reports what it took itself.
     command[3] = (
         f"import atexit; atexit.register(lambda: print(open('/proc/self/status').read())); {command[3]}"
     )
     status = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     peak_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
-    return min(walls) * 1e3, min(cpus) * 1e3, peak_kib // 1024
+    return taken_ms, times, peak_kib // 1024
 
 
 def main() -> None:
@@ -97,11 +102,12 @@ def main() -> None:
         f"profile to estimate: p50 {taken[1500]:.3f} ms, p99 {taken[2970]:.3f} ms; profile of {len(words)} characters"
     )
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write(summary(200))
+        file.write(summary(264))
         file.flush()
-        wall, cpu, rss = whole_process(Path(file.name))
+        taken_ms, times, rss = whole_process(Path(file.name))
     print(
-        f"rad-estimate, 200 layers, whole process: {wall:.0f} ms wall, {cpu:.0f} ms processor time, {rss} MiB"
+        f"rad-estimate, 270 lines, whole process: {taken_ms:.0f} ms processor time, {times:.1f} times python -c pass, "
+        f"{rss} MiB"
     )
 
 

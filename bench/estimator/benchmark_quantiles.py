@@ -15,7 +15,6 @@ import statistics
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,7 +82,7 @@ def runs(rows: Iterable[dict[str, Any]], gpu: Gpu) -> Iterator[Run]:
         profile = profiles.get(line.replace(FLAG, "") if flagged else line)
         if profile is None or not (flagged or profile.benchmark):
             continue
-        estimated = estimate(replace(profile, benchmark=1), gpu=gpu)
+        estimated = estimate(profile._replace(benchmark=1), gpu=gpu)
         needed = needed_bytes(row, benchmark=True)
         doubt = doubt_bytes(profile.reserved_bytes, profile.borrowed_bytes)
         error = (needed - estimated.estimate_bytes) / doubt

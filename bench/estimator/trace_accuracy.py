@@ -39,7 +39,7 @@ Pair = tuple[dict[str, Any], dict[str, Any]]
 def code_hash() -> str:
     """Return a hash of the tracer's code, so that old traces are not taken for new ones."""
     folder = Path(gpumemnet.tracing.trace.__file__).parent
-    files = [path for path in sorted(folder.glob("*.py")) if path.name not in ("result.py", "__init__.py")]
+    files = [path for path in sorted(folder.rglob("*.py")) if path.name not in ("result.py", "__init__.py")]
     return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:12]
 
 

@@ -300,7 +300,7 @@ def _directives() -> Target:
 
 
 def _saved() -> Target:
-    numbers = dict.fromkeys(ModelProfile.__dataclass_fields__, 0)
+    numbers = dict.fromkeys(ModelProfile._fields, 0)
     profiles = tuple(
         ModelProfile(
             **numbers  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from pathlib import Path
 from replay.as_measured import rewritten
 
 from slurm_plugin.core.config.load import PartitionConfig
-from slurm_plugin.core.records.node import ServerScope
+from slurm_plugin.core.records.submission import ServerScope
 from slurm_plugin.simulate.engine import Engine
 from slurm_plugin.simulate.metrics import metrics
 from slurm_plugin.simulate.question import Question

@@ -1,5 +1,5 @@
 """rad-estimate: the command, the choice of the estimator, the output."""
 
-from gpumemnet.cli.rad_estimate import command, main
+from gpumemnet.cli.entry import main
 
-__all__ = ["command", "main"]
+__all__ = ["main"]

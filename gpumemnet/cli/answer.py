@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from gpumemnet.errors import GpuMemNetError, SetupError, TraceError
@@ -64,7 +61,7 @@ def for_summary(
         summary, path = read(path_or_text, setup)
         profile, warnings = build_profile(summary, setup, path=path)
         estimated = transformer.estimate_layers(summary, profile, gpu_model)
-        result = replace(estimated, activity=activity.estimate(profile))
+        result = estimated._replace(activity=activity.estimate(profile))
     else:
         profile, warnings = profile_with_warnings(path_or_text, setup)
         result = _of_profile(profile, gpu=gpu_model, estimator=estimator)
@@ -89,7 +86,9 @@ def for_script(
         TraceError: The script could not be traced, and its model is unknown.
         SetupError: The GPU is unknown, or the command is only a script.
     """
-    from gpumemnet.tracing.saved import record  # only a script needs it
+    import shutil  # only a script needs these
+
+    from gpumemnet.tracing.saved import record
     from gpumemnet.tracing.script import start
     from gpumemnet.tracing.script.failures import OWN
 
@@ -146,13 +145,13 @@ def stated(memory_bytes: int, gpu_model: Gpu) -> Estimate:
 def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
     """Run an estimator on a profile; a trace's has no activity."""
     if profile.source is not Source.TRACE:
-        return replace(estimate(profile, gpu=gpu, estimator=estimator), activity=activity.estimate(profile))
+        return estimate(profile, gpu=gpu, estimator=estimator)._replace(activity=activity.estimate(profile))
     if estimator != DEFAULT:
         raise SetupError(f"--estimator {estimator} reads a model summary, not a saved trace; remove it")
     checkpointing = ", gradient checkpointing" if profile.gradient_checkpointing else ""
     p = profile
     traced = f"batch size {p.batch_size}, optimizer {p.optimizer}, precision {p.precision}{checkpointing}"
-    return replace(estimate(profile, gpu=gpu), traced=traced)
+    return estimate(profile, gpu=gpu)._replace(traced=traced)
 
 
 def made_by(path_or_text: str) -> str:
@@ -198,6 +197,8 @@ def for_module(
     """
     if estimator not in (DEFAULT, MODULE):
         raise SetupError(f"--estimator {estimator} reads a model summary, not a module; remove --module")
+    from importlib.util import find_spec  # only a module needs it
+
     if find_spec("torch") is None:
         raise TraceError(_NO_MODULE)
     gpu_model = gpu_named(gpu) if isinstance(gpu, str) else gpu
@@ -227,4 +228,4 @@ def for_module(
         )
         record.write(kept, save)
     estimated = estimate(profile, gpu=gpu_model)
-    return replace(estimated, warnings=(*found.warnings, *estimated.warnings))
+    return estimated._replace(warnings=(*found.warnings, *estimated.warnings))

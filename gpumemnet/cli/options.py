@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gpumemnet.directives.values import amount_of_memory
 from gpumemnet.errors import SetupError
 from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named, gpu_of_memory
 
-if TYPE_CHECKING:
-    pass
-
 
 class Options(NamedTuple):
     """The options of the command that are not settings of the training; `rad-estimate --help` explains them."""
 
-    summary: str | None
-    gpu: str | None
-    gpu_memory: str | None
-    estimator: str | None
-    module: str | None
-    inputs: tuple[str, ...]
-    config: Path | None
-    typed: str
-    ask: bool
-    largest: bool
-    sweep: bool
-    compare: bool
-    plot: str | None
-    as_json: bool
-    explain: bool
-    sbatch: bool
-    save: Path | None
+    summary: str | None = None
+    gpu: str | None = None
+    gpu_memory: str | None = None
+    estimator: str | None = None
+    module: str | None = None
+    inputs: tuple[str, ...] = ()
+    config: Path | None = None
+    typed: str = ""
+    ask: bool = False
+    largest: bool = False
+    sweep: bool = False
+    compare: bool = False
+    plot: str | None = None
+    as_json: bool = False
+    explain: bool = False
+    sbatch: bool = False
+    save: Path | None = None
 
 
 def gpu_model_of(options: Options) -> Gpu:

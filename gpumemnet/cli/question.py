@@ -125,7 +125,7 @@ def _with(directives: Directives, given: Mapping[str, object]) -> Directives:
     settings = {key: value for key, value in given.items() if key != "confidence"}
     setup = replace(directives.setup, **settings, stated=directives.setup.stated | set(settings))  # type: ignore[arg-type]
     confidence = given.get("confidence", directives.confidence)
-    return replace(directives, setup=setup, confidence=confidence)  # type: ignore[arg-type]
+    return directives._replace(setup=setup, confidence=confidence)  # type: ignore[arg-type]
 
 
 def _text(summary: str) -> str:
@@ -144,4 +144,4 @@ def _in_its_folder(directives: Directives, summary: str) -> Directives:
     named = os.path.expanduser(directives.model)
     nearby = os.path.join(os.path.dirname(summary), named)
     here = os.path.exists(named) or not os.path.exists(nearby)  # neither raises without permission
-    return replace(directives, model=named if here else nearby)
+    return directives._replace(model=named if here else nearby)

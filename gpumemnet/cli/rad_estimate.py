@@ -1,4 +1,4 @@
-"""rad-estimate: predict a training job's GPU memory and sbatch's answer before submission.
+"""The options of rad-estimate, which predicts a training job's GPU memory and sbatch's answer before submission.
 
 | exit status | means |
 |---|---|
@@ -10,24 +10,18 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gpumemnet.cli.around import PROGRAM, Around, Exit, FindCluster
+from gpumemnet.cli.around import Around
 from gpumemnet.directives.values import DEFAULT_CONFIDENCE, LEAST_CONFIDENCE, MOST_CONFIDENCE
-from gpumemnet.errors import GpuMemNetError, lines_of
 from gpumemnet.estimators.registry import DEFAULT, NAMES
 from gpumemnet.gpus import DEFAULT_GPU
 from gpumemnet.names import OPTIMIZERS, PRECISIONS
 
-_STARTS = re.compile(r"(?:.*/)?(?:python[\d.]*|torchrun|accelerate|deepspeed|mpirun|srun|uv|poetry)$|.*\.py$")
-"""A word with which a command that trains begins."""
 _COUNT = click.IntRange(1, 1 << 30)
 
 
@@ -117,51 +111,3 @@ def command(around: Around | None, /, **options: Any) -> None:
     status = run.run(around or Around(), **options)
     if status:
         sys.exit(status)
-
-
-def main(find_cluster: FindCluster = lambda given: None) -> None:
-    """Run the command; every error is one line on stderr and an exit status of the table above.
-
-    Args:
-        find_cluster: Finds the cluster of this machine.
-    """
-    own, script = _split(sys.argv[1:])
-    try:
-        around = Around(script=script, find_cluster=find_cluster)
-        command(own, prog_name=PROGRAM, standalone_mode=False, obj=around)
-    except GpuMemNetError as exc:
-        _fail(Exit.USAGE, *lines_of(exc))
-    except click.ClickException as exc:
-        at = next((at for at, word in enumerate(own) if _STARTS.match(word)), None)
-        fix = f"see {PROGRAM} --help"
-        if at is not None:
-            fix = f"write -- before the command: {shlex.join([PROGRAM, *own[:at], '--', *own[at:]])}"
-        _fail(Exit.USAGE, f"{exc.format_message()}; {fix}")
-    except click.Abort:
-        sys.exit(Exit.FINDINGS)
-    except BrokenPipeError:  # the reader of the output stopped
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(Exit.FINDINGS)
-    except Exception as exc:  # noqa: BLE001 - last resort: a bug is reported in one line, too
-        from gpumemnet.cli import bug_log  # only a bug needs it
-
-        where = bug_log.keep(PROGRAM, sys.argv[1:], exc)
-        _fail(Exit.BUG, f"internal error, please report it: {type(exc).__name__}: {exc}; {where}")
-
-
-def _split(words: list[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Return rad-estimate's words, and those of the script after `--`."""
-    at = words.index("--") if "--" in words else len(words)
-    return words[:at], tuple(words[at + 1 :])
-
-
-def _fail(status: Exit, *lines: str) -> None:
-    """Report an error on stderr, and also as JSON on stdout if requested; exit."""
-    shown = [" ".join(line.split()) for line in lines]
-    if "--json" in _split(sys.argv[1:])[0]:
-        import json  # only this form needs it
-
-        click.echo(json.dumps({"version": 1, "error": {"status": int(status), "lines": shown}}))
-    for line in shown:
-        click.echo(f"{click.style(PROGRAM + ':', fg='red')} {line}", err=True)
-    sys.exit(status)

@@ -7,25 +7,21 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import Any
 
 from gpumemnet.cli import answer, report
-from gpumemnet.cli.around import PROGRAM, Around, Exit
+from gpumemnet.cli.around import Around, Exit
 from gpumemnet.cli.cluster import Cluster, Job, Scheduled, Submitted
 from gpumemnet.cli.options import Options, gpu_model_of, shape_of
 from gpumemnet.cli.question import Question, question_of
 from gpumemnet.cli.report_json import as_json
 from gpumemnet.cli.reported import Booked, Reported
+from gpumemnet.cli.terminal import complain, note, say
 from gpumemnet.errors import GpuMemNetError, SetupError, lines_of
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators.registry import DEFAULT
 from gpumemnet.gpus import Gpu
 from gpumemnet.units import human
-
-if TYPE_CHECKING:
-    pass
 
 _NOTHING_SAID = (
     "the memory need of its model is unknown; add #RAD model=m.rad,"
@@ -39,7 +35,7 @@ def run(around: Around, /, **values: Any) -> Exit:
 
     Args:
         around: The script after `--`, and the search for the cluster.
-        values: Values of the options, by name.
+        values: Values of the options, by name; those left out have their defaults.
 
     Returns:
         Whether the job fits.
@@ -47,7 +43,7 @@ def run(around: Around, /, **values: Any) -> Exit:
     Raises:
         GpuMemNetError: An option or a file is wrong.
     """
-    given = {name: values.pop(name) for name in _SETTINGS}
+    given = {name: values.pop(name, None) for name in _SETTINGS}
     options = Options(**values)
     stated = {name: value for name, value in given.items() if value is not None and value is not False}
     what_if = bool(options.gpu or options.gpu_memory or options.estimator)  # then the cluster is ignored
@@ -84,10 +80,10 @@ def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster
     elif fault is None and submitted.decision == "exclusive" and question.directives.policy is None:
         notes = (_NOTHING_SAID,)
     if found is not None and submitted.upper_bytes is not None:
-        found = replace(found[0], upper_bytes=submitted.upper_bytes), found[1]
+        found = found[0]._replace(upper_bytes=submitted.upper_bytes), found[1]
     _print(options, question, cluster.gpu_model, found, submitted, scheduled, notes)
     if fault is not None:
-        _complain(*_beyond(lines_of(fault), submitted))
+        complain(*_beyond(lines_of(fault), submitted))
     if submitted.refusal is not None or (scheduled is not None and scheduled.starts is None):
         return Exit.FINDINGS
     return Exit.USAGE if submitted.faults or fault is not None else Exit.FINE
@@ -138,7 +134,7 @@ def _for_gpu(
     if result.upper_bytes <= gpu_model.memory_bytes:
         return Exit.FINE
     scheduled, there = human(result.upper_bytes), human(gpu_model.memory_bytes)
-    _complain(
+    complain(
         f"{scheduled} does not fit on one {gpu_model.name} of {there}; "
         "try a smaller batch size, gradient checkpointing or another precision"
     )
@@ -149,7 +145,7 @@ def _wait(script: Sequence[str]) -> None:
     """Print a note about the wait; most of it is the start of Python and PyTorch."""
     if sys.stderr.isatty():
         line = f"{shlex.join(script)} is traced on a simulated GPU until its second step; at most 5 minutes"
-        click.echo(f"{PROGRAM}: {line}", err=True)
+        note(line)
 
 
 def _estimated(
@@ -202,9 +198,4 @@ def _print(
         (options.as_json, as_json),
     ):
         form = other if wanted else form
-    click.echo(form(reported))
-
-
-def _complain(*lines: str) -> None:
-    for line in lines:
-        click.echo(f"{click.style(PROGRAM + ':', fg='red')} {' '.join(line.split())}", err=True)
+    say(form(reported))

@@ -35,8 +35,8 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
 
     if question.fault is not None:
         raise question.fault
-    directives = replace(
-        question.directives, setup=replace(question.directives.setup, input_shape=shape_of(options.inputs))
+    directives = question.directives._replace(
+        setup=replace(question.directives.setup, input_shape=shape_of(options.inputs))
     )
     if directives.model is None:
         raise SetupError(
@@ -85,7 +85,7 @@ def of_trace(
     from gpumemnet.cli import advice
 
     def of(text: str) -> advice.Subject:
-        return replace(subject, directives=replace(subject.directives, model=text))
+        return replace(subject, directives=subject.directives._replace(model=text))
 
     def booked_bytes(text: str, batch_size: int) -> int:
         setup = replace(subject.directives.setup, batch_size=batch_size)

@@ -7,8 +7,7 @@ quoted as in a shell. Standard library only: the submit path imports this.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpumemnet.directives.meant import as_comment, as_directive, closed_up, paired, quoted
 from gpumemnet.directives.values import READERS, Confidence, short
@@ -19,19 +18,18 @@ from gpumemnet.training import TrainingSetup
 
 MARK = "#RAD"
 COMMENT_MARK = "rad:"
-_DOCUMENT = re.compile(r"(?<!<)<<-?[ \t]*(['\"]?)\\?([A-Za-z_]\w*)\1")
+_DOCUMENT = r"(?<!<)<<-?[ \t]*(['\"]?)\\?([A-Za-z_]\w*)\1"
 """Start of a shell's here document, with the line that ends it."""
 _SETTINGS = frozenset(("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "gpus"))
 """Keys that are part of a TrainingSetup."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Directives:
+class Directives(NamedTuple):
     """Directives of the user.
 
     Attributes:
-        model: Path of the model summary as written, or None.
         setup: The training setup; unstated settings have their defaults.
+        model: Path of the model summary as written, or None.
         gpus: Number of GPUs if stated, else None.
         policy: The requested placement; None for the partition's default.
         memory_bytes: The memory stated by the user; None if not stated.
@@ -42,8 +40,8 @@ class Directives:
         line: Line of `model=`, or of the first directive; None in a comment.
     """
 
-    model: str | None = None
     setup: TrainingSetup
+    model: str | None = None
     gpus: int | None = None
     policy: Policy | None = None
     memory_bytes: int | None = None
@@ -110,7 +108,7 @@ def _own_lines(text: str) -> list[tuple[int, str]]:
             ends = ""
             continue
         lines.append((number, line))
-        if not ends and not line.startswith("#") and (document := _DOCUMENT.search(line)):
+        if not ends and not line.startswith("#") and (document := re.search(_DOCUMENT, line)):
             ends, since = document[2], len(lines)
     return lines
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 
 from gpumemnet.profile.record import WORDS, ModelProfile
 from gpumemnet.units import MIB
@@ -11,7 +10,7 @@ from gpumemnet.units import MIB
 _REFERENCE = "reserved_bytes"
 _NOT_LEARNED = ("mega_mult_adds", "benchmark", "nccl_alone")
 """Numbers of a profile that are unrelated to memory, or that only a trace knows."""
-_NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in (*WORDS, *_NOT_LEARNED))
+_NUMBERS = tuple(name for name in ModelProfile._fields if name not in (*WORDS, *_NOT_LEARNED))
 _SIZES = tuple(name for name in _NUMBERS if name.endswith("_bytes") and name != _REFERENCE)
 
 NAMES: tuple[str, ...] = (

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpumemnet.errors import ModelFileError
 from gpumemnet.estimators import features
@@ -21,8 +20,7 @@ WEIGHTS = Path(__file__).resolve().parents[1] / "weights"
 VERSION = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trees:
+class Trees(NamedTuple):
     """Boosted regression trees.
 
     Node i tests row[feature[i]] <= threshold[i]; true leads to left[i], false to right[i]. A leaf has feature -1 and
@@ -65,8 +63,7 @@ class Trees:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learned:
+class Learned(NamedTuple):
     """Content of a weights file.
 
     Attributes:

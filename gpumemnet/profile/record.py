@@ -6,9 +6,7 @@ takes microseconds.
 
 from __future__ import annotations
 
-import string
-from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpumemnet.errors import SummaryError
 from gpumemnet.names import (
@@ -22,14 +20,13 @@ from gpumemnet.names import (
     Source,
     StrEnum,
 )
-from gpumemnet.records import frozen
 
 VERSION = "p4"
 """Changes with any change of fields or of their meaning; stamps of other versions are rejected."""
 MAX_TEXT = 600
 """Maximum length: it shares a job's comment of at most 1,024 characters with the user's text."""
 MAX_NUMBER = 1 << 52
-_ALPHABET = string.digits + string.ascii_lowercase
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 WORDS: dict[str, tuple[StrEnum, ...]] = {
     "family": FAMILIES,
     "source": SOURCES,
@@ -39,8 +36,7 @@ WORDS: dict[str, tuple[StrEnum, ...]] = {
 """Fields with named values, and all values in the order of their codes."""
 
 
-@frozen
-class ModelProfile:
+class ModelProfile(NamedTuple):
     """One training job, without its layers.
 
     All byte counts are of one process (one GPU) of the job.
@@ -220,7 +216,7 @@ class ModelProfile:
         return "-".join(map(str, counts))
 
 
-_NAMES = tuple(field.name for field in fields(ModelProfile))
+_NAMES = ModelProfile._fields
 
 
 def _base36(number: int) -> str:

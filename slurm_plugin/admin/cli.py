@@ -110,19 +110,21 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
 
 
 @main.command()
-@click.argument("job", type=click.IntRange(min=1))
+@click.argument("job")
 @config_option
 @json_option
-def why(job: int, config: Path, as_json: bool) -> None:
+def why(job: str, config: Path, as_json: bool) -> None:
     """Explain why a JOB waits, or does not share its GPU, and what to do.
 
     Any user may run it, on any machine with Slurm's commands. It reads squeue, sinfo and each node's rad-monitor.
     """
+    from slurm_plugin.admin.job_report.gather import numbered
     from slurm_plugin.admin.top.command import readable_settings
     from slurm_plugin.admin.why import text
     from slurm_plugin.admin.why.gather import look
 
-    facts = look(job, readable_settings(config), SystemClock())
+    settings = readable_settings(config)
+    facts = look(numbered(job, settings), settings, SystemClock())
     click.echo(text.as_json(facts) if as_json else text.as_text(facts))
 
 
@@ -176,9 +178,17 @@ def learn(config: Path, as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("what", metavar="JOB | RUN...", nargs=-1, required=True)
+@click.argument("what", metavar="JOB | RUN...", nargs=-1)
 @config_option
 @json_option
+@click.option("--user", metavar="NAME", help="Report on the jobs of this user that ended; no JOB or RUN.")
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0, min_open=True),
+    default=7,
+    show_default=True,
+    help="--user: number of days until now.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -189,20 +199,47 @@ def learn(config: Path, as_json: bool) -> None:
 @click.option(
     "--png", type=click.Path(path_type=Path), help="RUNs: output folder for charts as PNG (needs matplotlib)."
 )
-def report(what: tuple[str, ...], config: Path, as_json: bool, out: Path, png: Path | None) -> None:
-    """Report on a JOB, or compare RUNs.
+def report(
+    what: tuple[str, ...],
+    config: Path,
+    as_json: bool,
+    user: str | None,
+    days: float,
+    out: Path,
+    png: Path | None,
+) -> None:
+    """Report on a JOB, on a user's waste, or compare RUNs.
 
-    JOB is a job id. The report shows what the job requested, its estimate, booking and usage, when and where it ran,
-    which jobs shared its GPUs, and advice for the next run. Run it on the controller, as root; it lists what is
-    missing. RUNs are files written by bench/replay; they are compared here and on one self-contained page.
+    JOB is a job id, or ARRAY_TASK. The report shows what the job requested, its estimate, booking and usage, when and
+    where it ran,
+    which jobs shared its GPUs, and advice for the next run. With --user it shows the GPU hours that a user's jobs
+    booked and did not use. Run both on the controller, as root; the first lists what is missing. RUNs are files
+    written by bench/replay; they are compared here and on one self-contained page.
     """
-    if len(what) == 1 and what[0].isdecimal() and not Path(what[0]).exists():
+    if bool(what) == (user is not None):
+        raise click.UsageError("give a job id, files of runs, or --user NAME")
+    if user is not None:
+        from slurm_plugin.admin import user_page as paging
+        from slurm_plugin.admin.history import runs_in
+        from slurm_plugin.admin.users import id_of
+
+        settings = load_config(config)
+        runs = runs_in(Path(settings.paths.state))
+        page = paging.user_page(runs, settings, user_id=id_of(user), now_s=SystemClock().now_s(), days=days)
+        click.echo(paging.as_json(page) if as_json else paging.as_text(page))
+        return
+    from slurm_plugin.slurm.queries.job_ids import is_job_id
+
+    if len(what) == 1 and is_job_id(what[0]) and not Path(what[0]).exists():
         from slurm_plugin.admin.job_report import text
-        from slurm_plugin.admin.job_report.gather import find
+        from slurm_plugin.admin.job_report.gather import find, numbered
         from slurm_plugin.admin.job_report.report import report_of
 
-        found = report_of(find(int(what[0]), load_config(config), SystemClock()))
+        settings = load_config(config)
+        found = report_of(find(numbered(what[0], settings), settings, SystemClock()))
         click.echo(text.as_json(found) if as_json else text.as_text(found))
+        if not found.known:
+            sys.exit(Exit.FINDINGS)
         return
     if as_json:
         raise click.UsageError("--json goes with a job id")

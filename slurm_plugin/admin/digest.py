@@ -88,8 +88,8 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """The part of a run inside the days: its GPU hours, and the memory of a GPU (0: unknown)."""
+class Part:
+    """The part of a run inside the days, and the memory of a GPU (0: unknown)."""
 
     run: Run
     start_s: float
@@ -98,14 +98,42 @@ class _Part:
 
     @property
     def hours(self) -> float:
+        """Return its GPU hours."""
         return (self.end_s - self.start_s) / _HOUR_S * max(1, len(self.run.gpus))
 
     def share(self, n_bytes: int) -> float:
+        """Return the share of a GPU's memory that a size is."""
         return min(1.0, n_bytes / self.capacity_bytes)
 
     @property
     def booked_bytes(self) -> int:
+        """Return what it booked of each GPU."""
         return self.capacity_bytes if self.run.booked_bytes is None else self.run.booked_bytes
+
+    @property
+    def unused_h(self) -> float:
+        """Return the GPU hours booked above the bound of its peak."""
+        return self.hours * self.share(max(0, self.booked_bytes - bound_of(self.run.peak_bytes or 0)))
+
+
+def ended_in(runs: Iterable[Run], *, from_s: float, to_s: float) -> list[Run]:
+    """Return the runs of jobs that ended in a time, each once although its Epilog may run twice."""
+    once = {(run.job_id, run.restart): run for run in runs if run.job_id is not None}
+    return [run for run in once.values() if run.time_s is not None and from_s < run.time_s <= to_s]
+
+
+def parts_of(ended: Iterable[Run], config: Config, *, from_s: float) -> list[Part]:
+    """Return the parts of runs after a time, without runs that no monitor saw."""
+    return [
+        Part(
+            run=run,
+            start_s=max(run.start_s, from_s),
+            end_s=run.time_s,
+            capacity_bytes=_capacity(run, config),
+        )
+        for run in ended
+        if run.start_s is not None and run.time_s is not None and run.start_s < run.time_s
+    ]
 
 
 def digest_of(runs: Iterable[Run], config: Config, *, now_s: float, days: float) -> Digest:
@@ -118,20 +146,8 @@ def digest_of(runs: Iterable[Run], config: Config, *, now_s: float, days: float)
         days: Their number.
     """
     from_s = now_s - days * DAY_S
-    once = {
-        (run.job_id, run.restart): run for run in runs if run.job_id is not None
-    }  # an Epilog may run twice
-    ended = [run for run in once.values() if run.time_s is not None and from_s < run.time_s <= now_s]
-    parts = [
-        _Part(
-            run=run,
-            start_s=max(run.start_s, from_s),
-            end_s=run.time_s,
-            capacity_bytes=_capacity(run, config),
-        )
-        for run in ended
-        if run.start_s is not None and run.time_s is not None and run.start_s < run.time_s
-    ]
+    ended = ended_in(runs, from_s=from_s, to_s=now_s)
+    parts = parts_of(ended, config, from_s=from_s)
     sized = [part for part in parts if part.capacity_bytes]
     repeated = _repeated(ended)
     return Digest(
@@ -157,16 +173,16 @@ def _capacity(run: Run, config: Config) -> int:
     return settings.capacity_bytes if settings else 0
 
 
-def _by_gpu(parts: Sequence[_Part]) -> dict[str, list[_Part]]:
+def _by_gpu(parts: Sequence[Part]) -> dict[str, list[Part]]:
     """Return the parts on each GPU, by their start; a run on an unknown GPU was alone on one."""
-    found: dict[str, list[_Part]] = {}
+    found: dict[str, list[Part]] = {}
     for part in sorted(parts, key=lambda part: part.start_s):
         for gpu in part.run.gpus or (f"job {part.run.job_id} {part.run.restart}",):
             found.setdefault(gpu, []).append(part)
     return found
 
 
-def _held_h(parts: Sequence[_Part]) -> float:
+def _held_h(parts: Sequence[Part]) -> float:
     """Return the hours in which GPUs had at least one job."""
     held_s = 0.0
     for some in _by_gpu(parts).values():
@@ -177,12 +193,12 @@ def _held_h(parts: Sequence[_Part]) -> float:
     return held_s / _HOUR_S
 
 
-def _whole_h(parts: Sequence[_Part], repeated: Sequence[Run]) -> float:
+def _whole_h(parts: Sequence[Part], repeated: Sequence[Run]) -> float:
     """Return the GPU hours of runs that are each alone on their GPUs, without those that were repeated."""
     lost = set(repeated)
     others: dict[tuple[int | None, int | None], dict[int | None, Run]] = {}
     for some in _by_gpu(parts).values():
-        open_parts: list[_Part] = []
+        open_parts: list[Part] = []
         for part in some:
             open_parts = [one for one in open_parts if one.end_s > part.start_s]
             for one in open_parts:
@@ -206,8 +222,8 @@ def _repeated(ended: Sequence[Run]) -> list[Run]:
     return [run for some in by_job.values() for run in some[:-1]]
 
 
-def _overbooked(parts: Sequence[_Part]) -> tuple[Overbooked, ...]:
-    by_user: dict[int, list[_Part]] = {}
+def _overbooked(parts: Sequence[Part]) -> tuple[Overbooked, ...]:
+    by_user: dict[int, list[Part]] = {}
     for part in parts:
         run = part.run
         if run.outcome != "ok" or not run.peak_bytes or part.end_s - (run.start_s or 0.0) < LEAST_S:
@@ -220,10 +236,7 @@ def _overbooked(parts: Sequence[_Part]) -> tuple[Overbooked, ...]:
             runs=len(some),
             booked_bytes=sum(part.booked_bytes for part in some) // len(some),
             peak_bytes=sum(part.run.peak_bytes or 0 for part in some) // len(some),
-            unused_h=sum(
-                part.hours * part.share(part.booked_bytes - bound_of(part.run.peak_bytes or 0))
-                for part in some
-            ),
+            unused_h=sum(part.unused_h for part in some),
         )
         for user_id, some in by_user.items()
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurm_plugin.core.records.node import ServerScope
+from slurm_plugin.core.records.submission import ServerScope
 
 CHOICES: dict[ServerScope, str] = {
     "user": "jobs of different users take turns on a GPU, and a GPU fault ends jobs of its own user alone",

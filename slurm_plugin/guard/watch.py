@@ -36,7 +36,7 @@ from slurm_plugin.monitor.idle import idle_jobs
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.log import LogWatch
-from slurm_plugin.mps.quarantine import Caused, add_fault
+from slurm_plugin.mps.quarantine import Caused, Faults
 from slurm_plugin.mps.simulated import SimulatedMps
 
 log = logging.getLogger("rad-monitor")
@@ -101,6 +101,7 @@ class Guard:
         self._seen: dict[int, Seen] = {}
         self._served: dict[tuple[str, str], dict[int, int]] | None = None
         self._runs: dict[int, Allocation] = {}
+        self._faults = Faults(self._run, clock, log.warning)
 
     def look(
         self,
@@ -244,11 +245,12 @@ class Guard:
                 found.append(incident)
                 if before is not None and self._config.mode == "enforce":
                     self._keep_apart(incident, key, jobs)
+        self._faults.record()
         found += ended_servers(self._mps, now_s=now_s, proc=self._proc)
         return found
 
     def _keep_apart(self, incident: Incident, key: str, users: Mapping[int, int]) -> None:
-        """Record a fault of the jobs that may have caused it, now: they may run on, or end in any way."""
+        """Keep a fault of the jobs that may have caused it, to be recorded while they may still run on."""
         for job in incident.victims if incident.culprit is None else (incident.culprit,):
             run = self._runs.get(job)
             settings = None if run is None else self._config.partition(run.partition)
@@ -262,11 +264,7 @@ class Guard:
                 time_s=incident.last_s,
                 certain=incident.culprit is not None,
             )
-            try:
-                add_fault(self._run, user_id, caused, clock=self._clock)
-            except MpsError as exc:
-                what = about(EventKind.TROUBLE, job_id=job)
-                log.warning("job %d: its GPU fault is not recorded: %s", job, exc, extra=what)
+            self._faults.found(user_id, caused)
 
     def _release_orphans(self, ledger: Ledger, monotonic_s: float) -> None:
         """Release jobs from MPS whose Epilog did not: otherwise their daemons would run forever."""

@@ -12,15 +12,16 @@ server of such a job. A reboot of the node ends a quarantine.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import MpsError
-from slurm_plugin.core.files.atomic import replace_file
-from slurm_plugin.mps.state import locked
+from slurm_plugin.core.files.preallocated import SPARE_BYTES, SpareFiles
+from slurm_plugin.core.logs.once import Complaint
+from slurm_plugin.mps.state import locked_folder
 
 FIRST_S = 3600.0
 LONGEST_S = 86_400.0
@@ -141,6 +142,8 @@ def faults_of(run: Path, user_id: int) -> tuple[Caused, ...]:
 def add_fault(run: Path, user_id: int, fault: Caused, *, clock: Clock) -> tuple[Caused, ...]:
     """Record a fault and return all of its user: a certain one once for a run, of the others a job's last.
 
+    On a full disk the file takes over a spare one, and keeps as many of the last faults as that holds.
+
     Args:
         run: `paths.run`.
         user_id: The job's user.
@@ -153,7 +156,7 @@ def add_fault(run: Path, user_id: int, fault: Caused, *, clock: Clock) -> tuple[
     path = _path(run, user_id)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(path, clock, Deadline(clock, LOCK_S)):
+        with locked_folder(path.parent, clock, Deadline(clock, LOCK_S)):
             before = faults_of(run, user_id)
             certain = [one for one in before if one.certain]
             others = [one for one in before if not one.certain]
@@ -164,10 +167,57 @@ def add_fault(run: Path, user_id: int, fault: Caused, *, clock: Clock) -> tuple[
             else:
                 certain.append(fault)
             after = (*certain[-MOST:], *others[-MOST:])
-            replace_file(path, json.dumps([asdict(one) for one in after]).encode(), mode=0o600)
+            _write(run, path, after, fault)
             return after
     except OSError as exc:
         raise MpsError(f"{path}: {exc.strerror}") from exc
+
+
+class Faults:
+    """Faults that rad-monitor finds, each recorded as soon as that is possible."""
+
+    def __init__(self, run: Path, clock: Clock, log: Callable[[str], None]) -> None:
+        """Begin with none.
+
+        Args:
+            run: `paths.run`.
+            clock: Time.
+            log: Takes a line about a fault that cannot be recorded.
+        """
+        self._run, self._clock = run, clock
+        self._open: list[tuple[int, Caused]] = []
+        self._complaint = Complaint(log)
+
+    def found(self, user_id: int, fault: Caused) -> None:
+        """Take a fault of a user's job."""
+        self._open.append((user_id, fault))
+
+    def record(self) -> None:
+        """Record the faults found, and those for which there was no space before."""
+        faults, self._open = self._open[-MOST:], []
+        wrong = ""
+        for user_id, fault in faults:
+            try:
+                add_fault(self._run, user_id, fault, clock=self._clock)
+            except MpsError as exc:
+                self._open.append((user_id, fault))
+                wrong = f"job {fault.job_id}: its GPU fault is not recorded yet: {exc}"
+        self._complaint.set(wrong)
+
+
+def _write(run: Path, path: Path, faults: Sequence[Caused], newest: Caused) -> None:
+    spares = SpareFiles(run)
+    try:
+        spares.write(path, _as_text(faults), mode=0o600)
+    except OSError:
+        last = sorted(faults, key=lambda one: (one == newest, one.time_s))
+        while last and len(_as_text(last)) > SPARE_BYTES:
+            last.pop(0)
+        spares.write(path, _as_text(last), mode=0o600)
+
+
+def _as_text(faults: Sequence[Caused]) -> bytes:
+    return json.dumps([asdict(one) for one in faults]).encode()
 
 
 def _path(run: Path, user_id: int) -> Path:

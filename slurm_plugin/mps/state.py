@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -112,13 +113,39 @@ def locked(place: Path, clock: Clock, deadline: Deadline) -> Iterator[None]:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.with_suffix(".lock").open("a") as lock:
-            while not _taken(lock.fileno()):
-                if deadline.passed():
-                    raise MpsError(f"{place}: another hook holds the lock")
-                clock.sleep(_POLL_S)
+            _take(lock.fileno(), place, clock, deadline)
             yield
     except OSError as exc:
         raise MpsError(f"{place}: {exc.strerror or exc}") from exc
+
+
+@contextmanager
+def locked_folder(folder: Path, clock: Clock, deadline: Deadline) -> Iterator[None]:
+    """Hold the lock of a folder, which needs no space.
+
+    Args:
+        folder: The folder.
+        clock: Time.
+        deadline: Until when it is waited for.
+
+    Raises:
+        MpsError: It was not free in time.
+        OSError: There is no such folder.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _take(handle, folder, clock, deadline)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _take(descriptor: int, place: Path, clock: Clock, deadline: Deadline) -> None:
+    """Wait for a lock."""
+    while not _taken(descriptor):
+        if deadline.passed():
+            raise MpsError(f"{place}: another hook holds the lock")
+        clock.sleep(_POLL_S)
 
 
 def _taken(descriptor: int) -> bool:

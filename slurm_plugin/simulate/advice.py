@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.records.node import ServerScope
+from slurm_plugin.core.records.submission import ServerScope
 from slurm_plugin.simulate.command import simulate
 from slurm_plugin.simulate.question import Question
 from slurm_plugin.simulate.traces.job import TraceJob, as_words

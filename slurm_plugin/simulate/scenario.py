@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from slurm_plugin.core.config.compute import with_waits
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records.node import ServerScope
+from slurm_plugin.core.records.submission import ServerScope
 from slurm_plugin.core.units import from_mib
 from slurm_plugin.simulate.cluster import PARTITION, Cluster
 from slurm_plugin.simulate.gpus.interference import Load

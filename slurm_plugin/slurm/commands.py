@@ -36,6 +36,7 @@ from slurm_plugin.slurm.queries.printed import (
     job_view,
     parse_config,
     parse_given,
+    parse_given_indices,
     parse_names,
     parse_nodes,
     parse_version,
@@ -103,6 +104,10 @@ class SlurmCommands:
     def given(self, job_id: int) -> str:
         """Return the GRES that a job really has on each of its nodes."""
         return parse_given(self.ask("scontrol", "-d", "show", "job", shown_name(self._names(job_id))))
+
+    def given_indices(self, job_id: int) -> tuple[int, ...]:
+        """Return the indices of the GPUs that a job of one node really has; nothing where that is not certain."""
+        return parse_given_indices(self.ask("scontrol", "-d", "show", "job", shown_name(self._names(job_id))))
 
     def nodes(self) -> tuple[NodeView, ...]:
         """Return all nodes."""

@@ -13,7 +13,10 @@ from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from tests.cluster.conftest import started
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.any_slurm("readings of a GPU by the Prolog; Slurm starts the jobs and no more"),
+]
 
 HERE = Path(__file__).resolve().parent
 JOBS = 6

@@ -11,7 +11,12 @@ from lab.config import shards_of
 from lab.jobs import Jobs
 from tests.timing import within
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.any_slurm(
+        "rad-monitor reads GPUs and processes; what Slurm does with a requeue is asked for in test_recovery"
+    ),
+]
 
 HERE = Path(__file__).resolve().parent
 STOPPED_S = 5.0

@@ -14,7 +14,12 @@ from lab.jobs import Jobs, Submitted
 from slurm_plugin.core.history.observed import LEAST_RUN_S
 from slurm_plugin.core.history.runs import LEAST_MARGIN_BYTES, MARGIN
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.any_slurm(
+        "radd's memory of runs; Slurm's part, a comment and an exit status, is asked for in test_recovery"
+    ),
+]
 
 MODEL = "model=models/resnet50_torchsummary.txt,optimizer=sgd"
 PEAK_GIB = 6

@@ -14,7 +14,10 @@ from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from tests.cluster.conftest import jobs_on, started
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.any_slurm("rad-monitor's measure of idleness; Slurm's part is that of test_recovery"),
+]
 
 NODES = tuple(NodeSpec(name=name, gpu_mib=(40960,)) for name in ("n0", "n1"))
 

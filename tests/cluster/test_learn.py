@@ -22,7 +22,12 @@ from slurm_plugin.core.history.runs import Run, peaks_path, record
 from slurm_plugin.core.history.site_quantiles import LEAST_MODELS
 from slurm_plugin.estimate import Estimator
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.any_slurm(
+        "rad learn reads RAD's own records; recovery and accounting of each release have tests of their own"
+    ),
+]
 
 TEXT = "models/resnet50_torchsummary.txt"
 BATCH = 40

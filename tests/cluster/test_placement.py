@@ -53,6 +53,8 @@ def test_more_jobs_than_gpus_share_and_never_overfill(jobs: Jobs) -> None:
     assert watcher.fullest_share <= 1.0
 
 
+@pytest.mark.any_slurm("readings of a GPU by the Prolog")
+@pytest.mark.slow
 def test_strangers_on_a_gpu_are_seen_and_avoided(jobs: Jobs) -> None:
     gpus = SimulatedGpus(jobs.cluster.place.gpus("n0"))
     for card in gpus.gpus():
@@ -103,6 +105,8 @@ def test_a_job_without_rad_lines_has_its_gpu_to_itself(jobs: Jobs) -> None:
     assert watcher.of(plain) and not any(run.neighbours for run in watcher.of(plain))
 
 
+@pytest.mark.any_slurm("the ledger under many hooks at once")
+@pytest.mark.slow
 def test_two_hundred_jobs_at_once_end_well_and_leave_nothing_reserved(jobs: Jobs, cluster: Cluster) -> None:
     array = submit(
         jobs,

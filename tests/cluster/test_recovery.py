@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from lab.cluster import Cluster
 from lab.config import shards_of
 from lab.jobs import Jobs
+from slurm_plugin.core.comments.admin_comment import read_note
 from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.errors import CommandError
 from tests.timing import within
 
 pytestmark = pytest.mark.cluster
@@ -43,6 +47,7 @@ def test_the_same_job_runs_again_alone_and_soon(jobs: Jobs, cluster: Cluster) ->
     )
 
 
+@pytest.mark.slow
 def test_escalation_shares_once_more_with_what_was_seen_and_asked(jobs: Jobs, cluster: Cluster) -> None:
     with cluster.changed_rad_toml():
         cluster.set_rad("max_recoveries", '2\nrecovery = "escalate"')
@@ -53,6 +58,8 @@ def test_escalation_shares_once_more_with_what_was_seen_and_asked(jobs: Jobs, cl
     assert "phase 2 of 2 done, 8.00 GiB" in jobs.output(job)
 
 
+@pytest.mark.any_slurm("a count in RAD's own AdminComment")
+@pytest.mark.slow
 def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) -> None:
     job = booked(jobs, "--open-mode=truncate", wrap=BEYOND_ANY_GPU)
     jobs.cluster.wait(
@@ -65,6 +72,45 @@ def test_a_job_that_no_gpu_can_hold_stops_after_the_last_recovery(jobs: Jobs) ->
     assert jobs.output(job).startswith("RAD: run 2 of this job; run 1: out of GPU memory ("), (
         "its own is overwritten"
     )
+
+
+def test_the_last_note_without_slurmdbd_says_what_happened_and_promises_nothing(
+    jobs: Jobs, cluster: Cluster
+) -> None:
+    """Slurm takes no AdminComment from the moment a job ends: the note of its last requeue stays."""
+    job = booked(jobs, wrap=BEYOND_ANY_GPU)
+    cluster.wait(
+        "the job fails for good", lambda: jobs.state(job) == "FAILED" and jobs.restarts(job) == 1, NO_DELAY_S
+    )
+    with pytest.raises(CommandError, match="already finished"):
+        cluster.slurm("scontrol", "update", f"JobId={job}", "AdminComment=none")
+    note = read_note(jobs.fields(job)["AdminComment"])
+    assert note is not None and (note.event, note.restart) == ("recovered", 1)
+    assert "requeued with a whole GPU" in note.detail and "again" not in note.detail, note
+
+
+def test_a_controller_that_shares_no_state_reports_what_slurm_knows(
+    jobs: Jobs, cluster: Cluster, tmp_path: Path
+) -> None:
+    """And says where the rest is."""
+    job = booked(jobs)
+    jobs.wait(job, "COMPLETED", timeout_s=NO_DELAY_S)
+    shared = cluster.place.etc / "rad.toml"
+    alone = tmp_path / "rad.toml"
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / "peaks.jsonl").touch()
+    alone.write_text(shared.read_text().replace(str(cluster.place.root / "state"), str(tmp_path / "state")))
+    assert alone.read_text() != shared.read_text()
+
+    def report(config: Path) -> str:
+        return cluster.slurm(f"{cluster.place.venv}/bin/rad", "report", str(job), "--config", str(config))
+
+    cluster.wait("both runs are recorded", lambda: "run 2" in report(shared), 20)
+    assert "not seen   its runs" not in report(shared) and "note  " not in report(shared)
+    text = report(alone)
+    assert "requeued   1 time\n" in text, text
+    assert "note       recovered: peak 3.8 GiB, out of GPU memory" in text, text
+    assert f"not seen   its runs: run rad report {job} on n0, or share {tmp_path}" in text, text
 
 
 @pytest.mark.parametrize(
@@ -112,6 +158,8 @@ def test_a_job_that_its_owner_ends_or_holds_is_left_to_him(jobs: Jobs, cluster: 
     assert [jobs.fields(job)["Restarts"] for job in (ended, held, gone)] == ["0", "1", "0"]
 
 
+@pytest.mark.any_slurm("the Epilog's evidence, before Slurm hears of it")
+@pytest.mark.slow
 def test_words_without_memory_buy_no_priority(jobs: Jobs) -> None:
     words = "echo torch.OutOfMemoryError: CUDA out of memory. >&2"
     wrap = f"python3 fake_train.py --memory 1G --seconds 1.5; {words}; exit 1"
@@ -149,6 +197,7 @@ def test_an_array_task_recovers_as_itself(jobs: Jobs) -> None:
     )
 
 
+@pytest.mark.slow
 def test_who_waits_for_a_job_waits_for_its_rerun(jobs: Jobs) -> None:
     """afterok is decided by the rerun, and afternotok does not take the first run for the end."""
     job = booked(jobs)

@@ -22,7 +22,10 @@ from slurm_plugin.mps.quarantine import faults_of
 from slurm_plugin.slurm.commands import SlurmCommands
 from tests.cluster.conftest import jobs_on, started
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.any_slurm("MPS servers of a node; accounts are asked for in test_limits"),
+]
 
 NODE = NodeSpec(name="n0", gpu_mib=(40960,))
 FIRST, SECOND, STRANGER = "nobody", "games", "daemon"

@@ -18,7 +18,10 @@ from slurm_plugin.core.units import MIB, from_mib, to_mib_down
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from tests.cluster.conftest import started
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.any_slurm("rad-monitor's choice of a job to stop, from readings alone"),
+]
 
 HERE = Path(__file__).resolve().parent
 GPUS = len(NodeSpec(name="n0").gpu_mib)

@@ -13,7 +13,10 @@ from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.monitor.window import read_window
 from tests.cluster.conftest import jobs_on, started
 
-pytestmark = pytest.mark.cluster
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.any_slurm("the ledger and MPS of a node; Slurm starts the jobs and no more"),
+]
 
 NODE = NodeSpec(name="n0", gpu_mib=(40960, 40960))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -103,8 +104,11 @@ class Node(Hooks):
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=out,
+                start_new_session=True,
             )
-        return self._started(process)
+        started = self._started(process)
+        self._stack.callback(_kill_group, process.pid)  # the shell's program outlives the shell
+        return started
 
     def _started(self, process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
         self._stack.callback(process.wait)
@@ -121,6 +125,20 @@ def folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(dir="/tmp") as name:  # pytest's own are closed to other users
         Path(name).chmod(0o755)
         yield Path(name)
+        eventually("no process of the test is left", lambda: not _processes_that_name(name))
+
+
+def _kill_group(group: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _processes_that_name(folder: str) -> list[str]:
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found += [line.parent.name] * (folder.encode() in line.read_bytes())
+    return found
 
 
 def go_on(process: subprocess.Popen[bytes]) -> None:

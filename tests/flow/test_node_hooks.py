@@ -127,6 +127,17 @@ def test_an_ordinary_job_from_prolog_to_epilog(hooks: Hooks) -> None:
     )
 
 
+def test_frameworks_that_allocate_in_advance_grow_in_a_shared_job_unless_its_user_chose(hooks: Hooks) -> None:
+    hooks.run("prolog")
+    tensorflow, jax = "export TF_FORCE_GPU_ALLOW_GROWTH=true", "export XLA_PYTHON_CLIENT_PREALLOCATE=false"
+    assert {tensorflow, jax} <= set(hooks.run("prolog.task_prolog").splitlines())
+    chosen = hooks.run("prolog.task_prolog", TF_FORCE_GPU_ALLOW_GROWTH="false").splitlines()
+    assert jax in chosen and not any("TF_FORCE" in line for line in chosen)
+    hooks.run("prolog", 8, SLURM_JOB_COMMENT=hooks.whole, SLURM_JOB_GPUS="1")
+    lines = hooks.run("prolog.task_prolog", 8, SLURM_JOB_COMMENT=hooks.whole).splitlines()
+    assert "export RAD_KIND=whole" in lines and not {tensorflow, jax} & set(lines), lines
+
+
 @pytest.mark.parametrize(("form", "named"), [("index", "0"), ("uuid", "GPU-0")])
 def test_a_shared_job_reads_a_number_of_its_gpu_unless_the_site_wants_uuids(
     tmp_path: Path, form: str, named: str
@@ -170,6 +181,18 @@ def test_after_a_fault_alone_its_job_runs_apart_from_other_users_for_a_while(tmp
         "prolog", 10, SLURM_JOB_COMMENT=comment_of(replace(SHARED, profile_key="cd34", memory_bytes=GIB))
     )
     assert served_by(hooks, 10) == "all", "another model"
+
+
+def test_a_fault_that_cannot_be_recorded_is_said(tmp_path: Path) -> None:
+    hooks = Hooks(tmp_path, partition='mps_server = "gpu"')
+    hooks.run("prolog", 6)
+    now_s = SystemClock().now_s()
+    fault = Incident(kind="fault", gpu="GPU-0", first_s=now_s, last_s=now_s, culprit=6, culprit_user_id=0)
+    write_incidents(tmp_path / "run", (fault,))
+    (tmp_path / "run" / "mps-faults").write_text("no folder")
+    hooks.run("epilog", 6, SLURM_JOB_EXIT_CODE="256")
+    assert "its GPU fault ended its MPS server; no quarantine: " in hooks.log("epilog")
+    assert hooks.reserved == []
 
 
 @pytest.mark.parametrize("culprit", [8, 6])

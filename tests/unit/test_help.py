@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from golden_texts import Golden
 
-from gpumemnet.cli import command as rad_estimate
+from gpumemnet.cli.rad_estimate import command as rad_estimate
 from slurm_plugin.admin.cli import main as rad
 from slurm_plugin.radd.__main__ import main as radd
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from paths import CHECKOUT
 
+EXAMPLES = CHECKOUT / "examples" / "models"
 HEAVY = {
     "torch",
     "numpy",
@@ -70,3 +73,31 @@ def test_a_batch_jobs_submission_loads_neither_what_estimates_nor_what_decides()
         "slurm_plugin.core.booking.request",
     )
     assert [name for name in done.stdout.split() if name.startswith(unwanted)] == []
+
+
+def test_an_estimate_from_a_text_loads_few_modules_and_none_that_is_slow(tmp_path: Path) -> None:
+    path = tmp_path / "model.txt"
+    path.write_bytes((EXAMPLES / "resnet50_torchsummary.txt").read_bytes())
+    code = (
+        "import sys; from slurm_plugin.rad_estimate import main\n"
+        "try: main()\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
+    )
+    command = [sys.executable, "-I", "-c", code, str(path), "--batch-size", "8", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stderr.split())
+    slow = {
+        "click",
+        "importlib.metadata",
+        "email",
+        "logging",
+        "socket",
+        "shutil",
+        "html",
+        "subprocess",
+        "uuid",
+    }
+    clusters = {name for name in loaded if name.startswith(("slurm_plugin.radd", "slurm_plugin.login"))}
+    assert (loaded & (HEAVY | slow), clusters) == (set(), set())
+    assert len([name for name in loaded if name.startswith(("gpumemnet", "slurm_plugin"))]) <= 115

@@ -135,7 +135,7 @@ def test_what_users_install_is_read_by_their_python(version: str, profile: Path,
         "from gpumemnet.names import Optimizer\n"
         "from gpumemnet.profile.record import ModelProfile, WORDS\n"
         "from gpumemnet.tracing.saved.record import SavedProfile\n"
-        "numbers = dict.fromkeys(ModelProfile.__dataclass_fields__, 1) | {k: v[0] for k, v in WORDS.items()}\n"
+        "numbers = dict.fromkeys(ModelProfile._fields, 1) | {k: v[0] for k, v in WORDS.items()}\n"
         "made = SavedProfile(profiles=(ModelProfile(**numbers),), batch_size=1, model='m', inputs=(), versions={})\n"
         "assert SavedProfile.from_text(made.to_text(), path='m.rad') == made\n"
         "assert f'{Optimizer.ADAM} {str(Optimizer.ADAM)}' == 'adam adam' and 'torch' not in __import__('sys').modules\n"

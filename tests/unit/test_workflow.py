@@ -62,3 +62,20 @@ def test_hosted_hooks_are_pinned_to_what_lint_runs() -> None:
     pins = (CHECKOUT / "requirements/site.txt").read_text() + (CHECKOUT / "setup.cfg").read_text()
     assert f"ruff=={revisions['ruff-pre-commit'].removeprefix('v')}" in pins
     assert f"codespell=={revisions['codespell'].removeprefix('v')}" in pins
+
+
+def test_what_the_quick_matrix_leaves_out_says_why() -> None:
+    sources = {
+        path: path.read_text(encoding="utf-8") for path in (CHECKOUT / "tests/cluster").glob("test_*.py")
+    }
+    marked = {path: text.count("mark.any_slurm") for path, text in sources.items()}
+    reasons = {
+        path: len(re.findall(r'mark\.any_slurm\(\s*"[^"]{20,}"', text)) for path, text in sources.items()
+    }
+    assert sum(marked.values()) and marked == reasons
+
+
+def test_ci_measures_both_parts_of_the_coverage_before_it_adds_them_up() -> None:
+    steps = re.findall(r"(?m)^ *step (\w+) ", (CHECKOUT / ".ci/run").read_text())
+    assert {"lint", "release", "site", "demo", "compose", "packages", "matrix"} <= set(steps)
+    assert max(steps.index("test"), steps.index("train")) < steps.index("coverage")

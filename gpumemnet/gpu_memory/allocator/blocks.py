@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 MIN_BLOCK_BYTES = 512
 """kMinBlockSize: every size is rounded up to a multiple."""
@@ -51,7 +50,6 @@ def units(n_bytes: int) -> int:
     return -(-n_bytes // MIN_BLOCK_BYTES)
 
 
-@dataclass(eq=False)
 class Pool:
     """The free blocks of one pool, smallest first, and the pool's rules.
 
@@ -62,10 +60,9 @@ class Pool:
         free: The free blocks, in order.
     """
 
-    segment: int
-    least_remainder: int
-    end: int
-    free: list[Block] = field(default_factory=list)
+    def __init__(self, *, segment: int, least_remainder: int, end: int) -> None:
+        self.segment, self.least_remainder, self.end = segment, least_remainder, end
+        self.free: list[Block] = []
 
     def spare_tail(self, at: int) -> int:
         """Return the index of the block to use instead of the one at this index, in expandable segments.

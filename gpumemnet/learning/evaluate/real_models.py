@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +38,7 @@ PUBLISHED = ("GPUMemNet", "FakeTensor", "Horus")
 
 def site() -> Gpu:
     """Return the authors' A100 with the base found in their smallest runs (their CNN and MLP sets)."""
-    return replace(
-        gpu_named("a100"),
+    return gpu_named("a100")._replace(
         conv_base_bytes=int(CNN_BASE_MIB * MIB),
         base_bytes=int(MLP_BASE_MIB * MIB),
         measured=True,

@@ -15,7 +15,7 @@ from gpumemnet.summaries.graph.tape import Op
 from gpumemnet.summaries.texts.kinds import Kind
 from gpumemnet.summaries.texts.records import Layer
 
-_SUMMED = re.compile(r"^(?:RepV[Gg][Gg]Block|MobileOneBlock|RepConv|RepDepthwise|TextNetRep|GhostModuleV3)")
+_SUMMED = r"^(?:RepV[Gg][Gg]Block|MobileOneBlock|RepConv|RepDepthwise|TextNetRep|GhostModuleV3)"
 """Classes whose convolutions and norms all read the block's input and are summed: RepVGG, MobileOne, LCNet v2."""
 _BRANCHING = (Group.CONV, Group.BATCHNORM)
 _LISTS = ("ModuleList", "Sequential")
@@ -40,7 +40,7 @@ def start(
     """
     if not layer.path or kind.group not in _BRANCHING or builder.format is Source.MODULE_REPR:
         return None
-    at = next((at for at, (cls, _) in enumerate(layer.path) if _SUMMED.match(cls)), None)
+    at = next((at for at, (cls, _) in enumerate(layer.path) if re.match(_SUMMED, cls)), None)
     if at is None:
         return _norm_apart(builder, layer, kind, out)
     entry = builder.entries.get(layer.path[: at + 1])

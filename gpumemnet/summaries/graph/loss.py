@@ -9,12 +9,12 @@ from gpumemnet.summaries.graph import stems
 from gpumemnet.summaries.graph.builder import TapeBuilder
 from gpumemnet.summaries.graph.tape import Op
 
-_FLOAT_LOSS = re.compile(
+_FLOAT_LOSS = (
     r"ForCausalLM$|LMHeadModel$|^BertGenerationDecoder$|^(?:ModernBert|EuroBert|Esmc|NeoMME)ForMaskedLM$"
 )
 """transformers' language models take the loss of `logits.float()`; of those for masked words, the ones that call
 `self.loss_function` (5.17)."""
-_OWN_LOSS = re.compile(
+_OWN_LOSS = (
     r"^(?:(?:M?Bart|PLBart|BigBirdPegasus|Pegasus|Blenderbot(?:Small)?|Clvp|CpmAnt|Marian|Musicgen(?:Melody)?|Mvp"
     r"|TrOCR|Whisper|ProphetNet)ForCausalLM|XLNetLMHeadModel|(?:XLM|Flaubert)WithLMHeadModel|BlipTextLMHeadModel)$"
 )
@@ -42,7 +42,7 @@ def cross_entropy(builder: TapeBuilder, root: str) -> None:
     shape = builder.shapes[logits]
     if root.endswith(_ENLARGED) and len(shape) == _IMAGE:
         shape, logits = _enlarged(builder, shape, logits)
-    widened = _FLOAT_LOSS.search(root) and not _OWN_LOSS.match(root)
+    widened = re.search(_FLOAT_LOSS, root) and not re.match(_OWN_LOSS, root)
     wide = 4 if builder.amp or widened else builder.high
     if builder.items[logits] != wide:
         narrow, logits = logits, builder.tensor(shape, wide)

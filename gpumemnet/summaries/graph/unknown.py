@@ -17,7 +17,7 @@ FULL_DEPTH = (
 """The command for a torchinfo text with all details."""
 
 
-_STATE_SPACE = re.compile(r"^(?:Falcon|Jamba|Bamba|Zamba2?|Codestral)?Mamba2?(?:Mixer|Block)$")
+_STATE_SPACE = r"^(?:Falcon|Jamba|Bamba|Zamba2?|Codestral)?Mamba2?(?:Mixer|Block)$"
 
 
 def steps_through_time(summary: ModelSummary) -> bool:
@@ -26,7 +26,7 @@ def steps_through_time(summary: ModelSummary) -> bool:
     Args:
         summary: The layers.
     """
-    return any(_STATE_SPACE.match(cls) for layer in summary.layers for cls, _ in layer.path)
+    return any(re.match(_STATE_SPACE, cls) for layer in summary.layers for cls, _ in layer.path)
 
 
 def about_hidden(tape: Tape, summary: ModelSummary) -> list[str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from gpumemnet.names import Group
 from gpumemnet.summaries.graph.tape import Tape
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
 class Repeat:
     """A block that gradient checkpointing recomputes in backward.
 
@@ -20,10 +18,11 @@ class Repeat:
         outside: Tensors that it reads and did not make; they are kept for recomputation.
     """
 
-    ops: list[int] = field(default_factory=list)
-    last_use: dict[int, int] = field(default_factory=dict)
-    keepers: dict[int, int] = field(default_factory=dict)
-    outside: set[int] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.ops: list[int] = []
+        self.last_use: dict[int, int] = {}
+        self.keepers: dict[int, int] = {}
+        self.outside: set[int] = set()
 
 
 class Lifetimes(NamedTuple):

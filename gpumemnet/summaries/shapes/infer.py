@@ -44,11 +44,11 @@ def infer(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
     """
     if not setup.batch_size:
         raise SetupError("the text shows no shapes; add batch_size=N")
-    shown = replace(summary, layers=tuple(with_arguments(summary.layers)))
+    shown = summary._replace(layers=tuple(with_arguments(summary.layers)))
     walk = Walk(shown, setup)
     layers = tuple(_shaped(walk, layer) for layer in arrange(shown.layers))
-    return replace(
-        summary, layers=layers, batch_size=setup.batch_size, warnings=(*summary.warnings, *walk.warnings)
+    return summary._replace(
+        layers=layers, batch_size=setup.batch_size, warnings=(*summary.warnings, *walk.warnings)
     )
 
 

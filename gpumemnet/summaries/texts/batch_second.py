@@ -30,7 +30,7 @@ def batch_first(summary: ModelSummary) -> ModelSummary:
         )
         for layer in summary.layers
     )
-    return replace(summary, layers=layers, batch_size=batch)
+    return summary._replace(layers=layers, batch_size=batch)
 
 
 def _parts_turned(summary: ModelSummary) -> ModelSummary:
@@ -50,7 +50,7 @@ def _parts_turned(summary: ModelSummary) -> ModelSummary:
         replace(layer, input_shapes=turned(layer.input_shapes), output_shapes=turned(layer.output_shapes))
         for layer in summary.layers
     )
-    return replace(summary, layers=layers)
+    return summary._replace(layers=layers)
 
 
 def _is_turned(shape: Shape, lengths: set[int | None], batch: int) -> bool:

@@ -181,7 +181,7 @@ _ENDINGS: tuple[tuple[str, Kind], ...] = (
 """Endings of names with library prefixes: LlamaRMSNorm, BartScaledWordEmbedding, SwinDropPath."""
 
 _OF_LAYERS = (Group.CONV, Group.LINEAR, Group.EMBEDDING, Group.ACTIVATION, Group.LAYERNORM, Group.BATCHNORM)
-_BEFORE = re.compile(r"bn|norm|act|conv|linear|dropout|patch|basic|separable")
+_BEFORE = r"bn|norm|act|conv|linear|dropout|patch|basic|separable"
 
 _ALWAYS_IN_PLACE = frozenset(
     (
@@ -237,7 +237,7 @@ def holds_layers(kind: str) -> bool:
     ending = next((ending for ending, _ in _ENDINGS if kind.endswith(ending)), "")
     if kind in KINDS or not ending or group_of(kind) not in _OF_LAYERS:
         return False
-    return _BEFORE.search(kind.removesuffix(ending)) is not None
+    return re.search(_BEFORE, kind.removesuffix(ending)) is not None
 
 
 def in_place(kind: Kind, name: str, holder: str, args: Mapping[str, object], *, usual: bool = False) -> Kind:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 
-_BEGIN = re.compile(r'^\s*"text(?:/plain)?": \[\s*$')
-_LINE = re.compile(r'^\s*("(?:[^"\\]|\\.)*"),?\s*$')
+_BEGIN = r'^\s*"text(?:/plain)?": \[\s*$'
+_LINE = r'^\s*("(?:[^"\\]|\\.)*"),?\s*$'
 
 
 def is_notebook(text: str) -> bool:
@@ -29,9 +29,9 @@ def outputs_of(text: str) -> str:
     lines: list[str] = []
     inside = False
     for line in text.splitlines():
-        printed = _LINE.match(line) if inside else None
+        printed = re.match(_LINE, line) if inside else None
         lines.append(_decoded(printed[1]) if printed else "")
-        inside = printed is not None or _BEGIN.match(line) is not None
+        inside = printed is not None or re.match(_BEGIN, line) is not None
     return "\n".join(lines) + "\n" if any(lines) else _compact(text)
 
 

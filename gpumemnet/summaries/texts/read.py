@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpumemnet.errors import SummaryError
 from gpumemnet.summaries.texts import contradictions, other_formats, ways
 from gpumemnet.summaries.texts.batch_second import batch_first
@@ -68,4 +66,4 @@ def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:
         raise
     summary = batch_first(parsed)
     found = (*ways.check(summary, path=path), *contradictions.check(summary, setup, path=path))
-    return replace(summary, warnings=(*summary.warnings, *found)) if found else summary
+    return summary._replace(warnings=(*summary.warnings, *found)) if found else summary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from gpumemnet.names import Source
 
@@ -51,8 +52,7 @@ class Layer:
     line: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSummary:
+class ModelSummary(NamedTuple):
     """A parsed model summary.
 
     Attributes:

@@ -16,7 +16,7 @@ from gpumemnet.summaries.texts.records import Layer, ModelSummary
 def settle(summary: ModelSummary) -> ModelSummary:
     """Mark idle dropouts, count shared weights once, mark the frozen layers, report inconsistencies."""
     settled = freeze_first(count_once(without_idle(summary)))
-    return replace(settled, warnings=(*settled.warnings, *totals.warnings(settled)))
+    return settled._replace(warnings=(*settled.warnings, *totals.warnings(settled)))
 
 
 def without_idle(summary: ModelSummary) -> ModelSummary:
@@ -35,7 +35,7 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
         replace(layer, args={**layer.args, "p": 0.0}) if _rate_unknown(layer) else layer
         for layer in summary.layers
     )
-    return replace(summary, layers=layers)
+    return summary._replace(layers=layers)
 
 
 def drops(summary: ModelSummary) -> bool:
@@ -81,7 +81,7 @@ def count_once(summary: ModelSummary) -> ModelSummary:
         layers.append(layer)
     # torchinfo's total counts a tied weight once for each row with it.
     stated = total if total is None or exact else max(total - removed, 0)
-    return replace(summary, layers=tuple(layers), total_params=stated)
+    return summary._replace(layers=tuple(layers), total_params=stated)
 
 
 def _is_embedding(layer: Layer) -> bool:
@@ -101,4 +101,4 @@ def freeze_first(summary: ModelSummary) -> ModelSummary:
         if layer.params:
             layers[index] = replace(layer, trainable=False)
             frozen -= layer.params
-    return replace(summary, layers=tuple(layers))
+    return summary._replace(layers=tuple(layers))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_left
-from dataclasses import fields, replace
 from typing import Any
 
 from gpumemnet.errors import SummaryError
@@ -64,15 +63,14 @@ def choose(saved: SavedProfile, setup: TrainingSetup, *, path: str) -> tuple[Mod
     if "gpus" in setup.stated and setup.gpus != profile.gpus:
         if profile.gpus == 1:
             profile, warnings = _with_copy(profile), (*warnings, COPIED)
-        profile = replace(profile, gpus=setup.gpus)
+        profile = profile._replace(gpus=setup.gpus)
     return profile, warnings
 
 
 def _with_copy(profile: ModelProfile) -> ModelProfile:
     """Return the profile with a copy of all gradients, the maximum: it lacks the number of trained weights."""
     more = profile.parameter_bytes
-    return replace(
-        profile,
+    return profile._replace(
         gradient_bytes=profile.gradient_bytes + more,
         allocated_bytes=profile.allocated_bytes + more,
         reserved_bytes=profile.reserved_bytes + more,
@@ -99,7 +97,7 @@ def _between(low: ModelProfile, high: ModelProfile, name: str, share: float) -> 
     return below if name in WORDS else below + round((above - below) * share)
 
 
-_NAMES = tuple(field.name for field in fields(ModelProfile))
+_NAMES = ModelProfile._fields
 
 
 def _remade(saved: SavedProfile, path: str, **changes: object) -> str:

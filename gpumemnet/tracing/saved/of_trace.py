@@ -58,4 +58,4 @@ _KNOWN = (
     "batch_size",
     "seq_len",
 )
-_UNKNOWN = tuple(name for name in ModelProfile.__dataclass_fields__ if name not in _KNOWN)
+_UNKNOWN = tuple(name for name in ModelProfile._fields if name not in _KNOWN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ RELEASE = "RAD_SCRIPT_RELEASE"
 MAX_LINES = 32
 """Maximum number each of inputs, versions, words of the command and warnings."""
 MAX_LINE = 400
-_NUMBERS = tuple(field.name for field in fields(ModelProfile) if field.name not in WORDS)
+_NUMBERS = tuple(name for name in ModelProfile._fields if name not in WORDS)
 
 
 @frozen

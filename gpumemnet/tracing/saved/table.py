@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from gpumemnet.errors import TraceError
 from gpumemnet.tracing.trace.build import move_to_cuda
-from gpumemnet.tracing.trace.device import pretended_cuda
+from gpumemnet.tracing.trace.cuda.device import pretended_cuda
+from gpumemnet.tracing.trace.cuda.older import tree_leaves
+from gpumemnet.tracing.trace.cuda.tensors import CUDA
 from gpumemnet.tracing.trace.inputs import InputSpec
 from gpumemnet.tracing.trace.loss import TARGET
-from gpumemnet.tracing.trace.older import tree_leaves
-from gpumemnet.tracing.trace.tensors import CUDA
 from gpumemnet.units import MEGA
 
 COLUMNS = ("Input Shape", "Output Shape", "Param #", "Kernel Shape")

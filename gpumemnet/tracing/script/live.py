@@ -22,9 +22,9 @@ from gpumemnet.tracing.script.loaders import tensors_in
 from gpumemnet.tracing.script.rounds import MORE, SELDOM, STEPS, alive
 from gpumemnet.tracing.script.seen import Seen
 from gpumemnet.tracing.script.streams import Streams
-from gpumemnet.tracing.trace.recorder import Recorder
-from gpumemnet.tracing.trace.tensors import local, on_cuda
-from gpumemnet.tracing.trace.workspace import Workspaces
+from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
+from gpumemnet.tracing.trace.recording.recorder import Recorder
+from gpumemnet.tracing.trace.recording.workspace import Workspaces
 
 PASSES = 64
 """Backward passes after which a script without an optimizer is unlikely to create one."""

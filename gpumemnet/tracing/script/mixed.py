@@ -1,7 +1,7 @@
 """Use fake tensors on the GPU and real ones on the CPU, so that the script's data and arithmetic stay real.
 
 Tensors that move to the GPU lose their values. Tensors that come back hold zeros, and a number read from the GPU is
-whatever `gpumemnet.tracing.trace.assume` returns.
+whatever `gpumemnet.tracing.trace.recording.assume` returns.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from torch.utils._pytree import tree_flatten, tree_map
 from gpumemnet.tracing.script import become
 from gpumemnet.tracing.script.libraries import legacy
 from gpumemnet.tracing.trace.build import LARGE_ELEMENTS, skip_inits
-from gpumemnet.tracing.trace.device import CudaFakeMode, pretended_cuda, replaced
-from gpumemnet.tracing.trace.recorder import Recorder
-from gpumemnet.tracing.trace.tensors import CUDA, local, on_cuda, unfolds
+from gpumemnet.tracing.trace.cuda.device import CudaFakeMode, pretended_cuda, replaced
+from gpumemnet.tracing.trace.cuda.tensors import CUDA, local, on_cuda, unfolds
+from gpumemnet.tracing.trace.recording.recorder import Recorder
 
 aten = torch.ops.aten
 _NOTHING: Mapping[str, Any] = {}

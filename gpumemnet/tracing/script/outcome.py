@@ -20,9 +20,9 @@ from gpumemnet.tracing.script.libraries import sharded
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
 from gpumemnet.tracing.script.seen import Seen, users
 from gpumemnet.tracing.trace import memory_of
-from gpumemnet.tracing.trace.recorder import Recorder
+from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
+from gpumemnet.tracing.trace.recording.recorder import Recorder
 from gpumemnet.tracing.trace.session import Trace, family_of, is_recurrent
-from gpumemnet.tracing.trace.tensors import local, on_cuda
 from gpumemnet.training import TrainingSetup
 
 

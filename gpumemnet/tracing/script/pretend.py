@@ -16,8 +16,8 @@ from torch.utils._pytree import tree_map
 
 from gpumemnet.tracing.script import loaders
 from gpumemnet.tracing.script.streams import Streams
-from gpumemnet.tracing.trace.device import replaced
-from gpumemnet.tracing.trace.tensors import CUDA
+from gpumemnet.tracing.trace.cuda.device import replaced
+from gpumemnet.tracing.trace.cuda.tensors import CUDA
 from gpumemnet.units import GIB, MIB
 
 TOTAL_BYTES = 141 * GIB

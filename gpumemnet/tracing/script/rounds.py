@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import torch
 
-from gpumemnet.tracing.trace.tensors import local, on_cuda
+from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
 
 STEPS = 2
 """Complete steps of each optimizer. What follows is recorded until the next step would begin: its memory belongs to the

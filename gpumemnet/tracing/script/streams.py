@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from gpumemnet.tracing.trace.recorder import Recorder
+from gpumemnet.tracing.trace.recording.recorder import Recorder
 
 
 class Stream:

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from gpumemnet.tracing.trace.device import pretend_cuda_calls, replaced
-from gpumemnet.tracing.trace.older import is_dense
-from gpumemnet.tracing.trace.tensors import CUDA
+from gpumemnet.tracing.trace.cuda.device import pretend_cuda_calls, replaced
+from gpumemnet.tracing.trace.cuda.older import is_dense
+from gpumemnet.tracing.trace.cuda.tensors import CUDA
 
 LARGE_ELEMENTS = 1 << 16
 """Larger tensors stay unfilled: their values do not matter, and unwritten pages take no memory."""

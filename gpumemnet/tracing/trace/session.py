@@ -15,15 +15,15 @@ from gpumemnet.names import Family, Precision
 from gpumemnet.records import frozen
 from gpumemnet.tracing.trace.build import move_to_cuda, unfilled
 from gpumemnet.tracing.trace.checkpoint import switch_on
-from gpumemnet.tracing.trace.convolution import Convolution
-from gpumemnet.tracing.trace.device import pretended_cuda
+from gpumemnet.tracing.trace.cuda.device import pretended_cuda
+from gpumemnet.tracing.trace.cuda.tensors import CUDA
 from gpumemnet.tracing.trace.inputs import InputSpec
 from gpumemnet.tracing.trace.loss import step_for, users_step
-from gpumemnet.tracing.trace.recorder import Recorder
+from gpumemnet.tracing.trace.recording.convolution import Convolution
+from gpumemnet.tracing.trace.recording.recorder import Recorder
+from gpumemnet.tracing.trace.recording.workspace import CUBLAS, CUDNN_ATTENTION, Workspaces
 from gpumemnet.tracing.trace.step import STEPS, Step, Training, optimizer_of, run
 from gpumemnet.tracing.trace.target import Target
-from gpumemnet.tracing.trace.tensors import CUDA
-from gpumemnet.tracing.trace.workspace import CUBLAS, CUDNN_ATTENTION, Workspaces
 from gpumemnet.training import TrainingSetup
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from gpumemnet.names import Optimizer, Precision
 from gpumemnet.records import frozen
-from gpumemnet.tracing.trace.older import grad_scaler
-from gpumemnet.tracing.trace.recorder import Recorder
+from gpumemnet.tracing.trace.cuda.older import grad_scaler
+from gpumemnet.tracing.trace.recording.recorder import Recorder
 from gpumemnet.training import TrainingSetup
 
 STEPS = 3

@@ -16,7 +16,7 @@ from slurm_plugin.admin.server_choices import CHOICES
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.exits import Exit
-from slurm_plugin.core.records.node import ServerScope
+from slurm_plugin.core.records.submission import ServerScope
 
 if TYPE_CHECKING:
     from slurm_plugin.admin.install.slurm_files import Plan

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from slurm_plugin.admin.history import models_in, runs_in
@@ -10,18 +11,22 @@ from slurm_plugin.admin.job_report.report import Found
 from slurm_plugin.admin.top.command import port_of
 from slurm_plugin.admin.top.gather import Gatherer
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.comments.admin_comment import read_note
 from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.files.append_log import NewLines
+from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.logs.events import Entry, from_line
 from slurm_plugin.core.logs.hook_log import EVENTS
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.monitor.export.status import GpuStatus
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.files.conf_files import find_slurm_conf, has_slurmdbd
+from slurm_plugin.slurm.queries.job_ids import job_id_of
 from slurm_plugin.slurm.queries.job_times import JobTimes, job_times
 
+_NOT_ENDED = ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED")
 ANSWER_S = 10.0
 """Time-out for Slurm's answer on a node's address."""
 
@@ -36,16 +41,19 @@ def find(job_id: int, config: Config, clock: Clock) -> Found:
     """
     missing: list[str] = []
     times = _times(job_id, config, missing)
+    booking = _booking(times, config, missing)
     state = Path(config.paths.state)
     try:
         runs = runs_in(state)
     except ConfigError as exc:
         runs = []
         missing.append(f"runs: {exc}")
+    else:
+        missing.extend(_unrecorded(job_id, times, booking, runs, config))
     return Found(
         job_id=job_id,
         times=times,
-        booking=_booking(times, config, missing),
+        booking=booking,
         runs=runs,
         models=models_in(state),
         events=_events(job_id, Path(config.paths.log) / EVENTS, missing),
@@ -53,6 +61,37 @@ def find(job_id: int, config: Config, clock: Clock) -> Found:
         remembered=config.features.history,
         missing=tuple(missing),
     )
+
+
+def numbered(job: str, config: Config) -> int:
+    """Return the number of a job or task that a person named.
+
+    Args:
+        job: As squeue shows it.
+        config: rad.toml.
+
+    Raises:
+        ConfigError: It is no job id, or Slurm does not know the task.
+        SlurmError: Slurm does not answer.
+    """
+    accounts = has_slurmdbd(find_slurm_conf(config.paths.slurm_conf, os.environ))
+    return job_id_of(job, slurm_conf=config.paths.slurm_conf, accounts=accounts)
+
+
+def _unrecorded(
+    job_id: int, times: JobTimes | None, booking: Booking | None, runs: Sequence[Run], config: Config
+) -> Iterator[str]:
+    """Yield why no run of a job is here although one has ended: its Prolog or Slurm requeues without a run."""
+    if times is None or booking is None or not config.features.history:
+        return
+    if any(run.job_id == job_id for run in runs):
+        return
+    note = read_note(times.admin_comment)
+    if (times.nodes and times.state not in _NOT_ENDED) or (note is not None and note.event == "recovered"):
+        yield (
+            f"its runs: run rad report {job_id} on {times.nodes or 'its node'}, or share {config.paths.state}, "
+            "where Epilogs record them, with the nodes"
+        )
 
 
 def _times(job_id: int, config: Config, missing: list[str]) -> JobTimes | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from slurm_plugin.core.comments.admin_comment import Note, read_note
 from slurm_plugin.core.history.advice import next_time
 from slurm_plugin.core.history.models import Model
 from slurm_plugin.core.history.runs import Run
@@ -14,6 +15,9 @@ from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.monitor.export.status import GpuStatus
 from slurm_plugin.simulate.gpus.interference import Load, slowdowns
 from slurm_plugin.slurm.queries.job_times import JobTimes
+
+_OF_THE_RUN_BEFORE = ("recovered", "requeued", "woken")
+"""Notes with the restart count of the rerun, about the run before it."""
 
 INTENSITY = 0.69
 """Share of the SMs that a training keeps busy while its kernels run: the median of simulate/traces/workloads.csv.
@@ -91,6 +95,7 @@ class JobReport:
         model: The model it trains; None if unknown.
         runs: Its runs, in order.
         waited_s: From submission, or the last requeue, to the start of the last run; None if unknown.
+        note: RAD's note in Slurm on a run that is not among them; None if there is none.
         nearby: Other jobs on its GPUs now.
         advice: What to do next time.
     """
@@ -100,8 +105,14 @@ class JobReport:
     model: Model | None
     runs: tuple[RunReport, ...]
     waited_s: float | None
+    note: Note | None
     nearby: tuple[Neighbour, ...]
     advice: tuple[str, ...]
+
+    @property
+    def known(self) -> bool:
+        """Return whether anything is known of the job."""
+        return bool(self.found.times or self.runs or self.found.events)
 
 
 def report_of(found: Found) -> JobReport:
@@ -123,9 +134,19 @@ def report_of(found: Found) -> JobReport:
         model=models.get((user_id, key)) if user_id is not None and key else None,
         runs=tuple(_run(run, found.runs) for run in runs),
         waited_s=waited_s,
+        note=_note(times, own) if times else None,
         nearby=_neighbours(found),
         advice=next_time(runs[-1], remembered=found.remembered) if runs else (),
     )
+
+
+def _note(times: JobTimes, own: Mapping[int | None, Run]) -> Note | None:
+    """Return the note on a run that the history here does not have: nodes may record elsewhere."""
+    note = read_note(times.admin_comment)
+    if note is None or note.restart is None or note.event == "booked":
+        return None
+    about = note.restart - 1 if note.event in _OF_THE_RUN_BEFORE else note.restart
+    return None if about in own else note
 
 
 def _run(run: Run, runs: Sequence[Run]) -> RunReport:

@@ -10,6 +10,7 @@ from datetime import datetime
 from slurm_plugin.admin.history import user_name
 from slurm_plugin.admin.job_report.report import JobReport, Neighbour, RunReport
 from slurm_plugin.admin.top.cells import duration
+from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.history.advice import used
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.records.submission import Booking
@@ -39,6 +40,7 @@ def as_json(report: JobReport) -> str:
             "booking": asdict(found.booking) if found.booking else None,
             "model": asdict(report.model) if report.model else None,
             "waited_s": report.waited_s,
+            "note": asdict(report.note) if report.note else None,
             "runs": [asdict(run) for run in report.runs],
             "live": [{"node": node, **asdict(gpu)} for node, gpu in found.live],
             "nearby": [asdict(one) for one in report.nearby],
@@ -66,8 +68,7 @@ def _lines(report: JobReport) -> Iterator[tuple[str, str]]:
         yield from _booking(found.booking)
     if report.waited_s is not None and times and times.start_s:
         yield "waited", f"{duration(report.waited_s)}, started {_time(times.start_s)}"
-    for number, run in enumerate(report.runs, start=1):
-        yield from _run(run, f"run {number}" if len(report.runs) > 1 else "ran")
+    yield from _runs(report)
     for node, gpu in found.live:
         job = next(job for job in gpu.jobs if job.job_id == found.job_id)
         now = "-" if job.used_bytes is None else human(job.used_bytes)
@@ -95,6 +96,22 @@ def _booking(booking: Booking) -> Iterator[tuple[str, str]]:
         return
     cap = f", limit {human(booking.cap_bytes)}" if booking.cap_bytes else ""
     yield "booked", f"{human(booking.memory_bytes)}, {_BASES[booking.basis]}{cap}"
+
+
+def _runs(report: JobReport) -> Iterator[tuple[str, str]]:
+    times = report.found.times
+    if times and times.restarts and len(report.runs) <= times.restarts:
+        yield "requeued", f"{times.restarts} time{'s' * (times.restarts > 1)}"
+    if report.note is not None:
+        yield "note", one_line(_note(report.note), _LONGEST)
+    for number, run in enumerate(report.runs, start=1):
+        yield from _run(run, f"run {number}" if len(report.runs) > 1 else "ran")
+
+
+def _note(note: Note) -> str:
+    peak = "" if note.peak_bytes is None else f"peak {human(note.peak_bytes)}"
+    activity = "" if note.smact is None else f"SM activity {note.smact:.2f}"
+    return f"{note.event}: {', '.join(filter(None, (peak, activity, note.detail)))}"
 
 
 def _run(report: RunReport, name: str) -> Iterator[tuple[str, str]]:

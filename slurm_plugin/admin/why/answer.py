@@ -48,11 +48,12 @@ def _first(facts: Facts) -> Cause:
 
 def _waits(facts: Facts) -> Cause:
     reason = facts.job.reason
+    need = need_of(facts)
     if found := cause_of(reason):
-        return found
+        named = _never(facts, need) if found.kind == "no node" and need else None
+        return named if named and named.kind == "no node" else found  # Slurm does not always name the nodes
     if reason == "BeginTime":
         return _put_off(facts)
-    need = need_of(facts)
     if reason not in ("", "Resources", "Priority") or need is None:
         return _in_queue(facts) or Cause(
             kind="resources" if reason in ("", "Resources") else "other",
@@ -179,10 +180,10 @@ def _no_gpu(facts: Facts, need: Need) -> Cause:
             text=f"no GPU{kind} has {size} left to book: {most}",
             fix="rad-estimate job.sh --ask says when it would start",
         )
-    name, gpu = fitting[0]
+    name, gpu = min(fitting, key=lambda pair: len(pair[1].jobs))
     free = f"{name} GPU {gpu.index} has its {size} free"
     settings = facts.settings or PartitionConfig()
-    if need.shards > -(-need.memory_bytes // settings.shard_bytes):
+    if gpu.jobs and need.shards > -(-need.memory_bytes // settings.shard_bytes):
         return Cause(
             kind="compute",
             text=f"{free}, but not the {need.shards} shards that it requests for its compute",

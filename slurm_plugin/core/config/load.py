@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.core.config import toml
+from slurm_plugin.core.config import DEFAULT, toml
 from slurm_plugin.core.config.compute import overcommit_for
 from slurm_plugin.core.config.gpu_types import GpuType
 from slurm_plugin.core.config.mig_profiles import parse_profiles
@@ -34,7 +34,7 @@ __all__ = [
     "parse_text",
 ]
 
-DEFAULT_PATH = Path("/etc/rad/rad.toml")
+DEFAULT_PATH = Path(DEFAULT)
 _MAX_SLOWDOWN = re.compile(r"^[^#\n]*?\b(max_slowdown)\s*=\s*(\d+(?:\.\d+)?)", re.MULTILINE)
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from slurm_plugin.core.config.gpu_types import GpuSize, GpuType
-from slurm_plugin.core.records.node import ServerScope
-from slurm_plugin.core.records.submission import Confidence, PolicyName
+from slurm_plugin.core.records.submission import Confidence, PolicyName, ServerScope
 from slurm_plugin.core.units import from_mib, parse_span
 
 OVERCOMMIT = 2.0

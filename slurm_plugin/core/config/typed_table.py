@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from slurm_plugin.core.errors import ConfigError
 
 T = TypeVar("T")
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Return the types of a record's fields; to evaluate them takes longer than to read rad.toml."""
+    return get_type_hints(kind)
 
 
 def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: bool) -> T:
@@ -23,7 +30,7 @@ def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: b
     Raises:
         ConfigError: A key is unknown (the nearest valid one is named) or a value is of the wrong kind.
     """
-    hints = get_type_hints(type(base))
+    hints = _hints(type(base))  # type: ignore[arg-type]
     known = [f.name for f in dataclasses.fields(base) if f.name != "partitions"]  # type: ignore[arg-type]
     changes: dict[str, Any] = {}
     for name, value in values.items():

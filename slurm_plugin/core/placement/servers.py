@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from slurm_plugin.core.records.node import ServerScope
+from slurm_plugin.core.records.submission import ServerScope
 
 _KEY = re.compile(r"\d{1,10}|a[0-9a-f]{12}|all|j\d{1,10}")
 _ACCOUNT_HEX = 12

@@ -12,9 +12,6 @@ from typing import Literal
 
 from slurm_plugin.core.records.submission import Booking, BookingKind
 
-ServerScope = Literal["user", "account", "gpu"]
-"""Which jobs on a GPU share one MPS server."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:

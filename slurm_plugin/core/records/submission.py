@@ -18,6 +18,8 @@ Confidence = float | Literal["bound"]
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
 """Estimates give their quantiles between these two."""
 PolicyName = Literal["exclusive", "round_robin", "magm", "lug", "mug"]
+ServerScope = Literal["user", "account", "gpu"]
+"""Which jobs on a GPU share one MPS server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

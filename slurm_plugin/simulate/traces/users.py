@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 
 from slurm_plugin.core.placement.servers import server_key
-from slurm_plugin.core.records.node import ServerScope
+from slurm_plugin.core.records.submission import ServerScope
 from slurm_plugin.simulate.traces.job import Trace, TraceJob
 
 USERS_PER_ACCOUNT = 4

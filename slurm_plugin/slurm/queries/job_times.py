@@ -23,6 +23,7 @@ _SQUEUE: Columns = (
     ("tres-per-node", 256),
     ("tres-per-job", 256),
     ("tres-per-task", 256),
+    ("admin_comment", 1100),
     ("Comment", 1100),
 )
 _SACCT: Columns = (
@@ -35,6 +36,7 @@ _SACCT: Columns = (
     ("Partition", 64),
     ("NodeList", 256),
     ("ReqTRES", 256),
+    ("AdminComment", 1100),
     ("Comment", 1100),
 )
 
@@ -51,6 +53,7 @@ class JobTimes:
         nodes: Where it runs or ran, in Slurm's format for lists of nodes; "" if nowhere yet.
         requested: Its request, as Slurm writes it.
         comment: The job's comment, "" if the accounting does not keep it.
+        admin_comment: Its AdminComment, "" if it has none.
         restarts: How often it was requeued; None if the accounting does not report it.
         submit_s: When it was submitted, or requeued; seconds since the epoch. None if unknown, like the next two.
         start_s: When its last run started; Slurm's prediction while it waits.
@@ -64,6 +67,7 @@ class JobTimes:
     nodes: str
     requested: str
     comment: str
+    admin_comment: str = ""
     restarts: int | None
     submit_s: float | None
     start_s: float | None
@@ -127,6 +131,7 @@ def parse_sacct(content: bytes, job_id: int) -> JobTimes | None:
         "Start": "StartTime",
         "End": "EndTime",
         "ReqTRES": "tres-per-node",
+        "AdminComment": "admin_comment",
     }
     return _times({names.get(name, name): value for name, value in rows[-1].items()}) if rows else None
 
@@ -142,6 +147,7 @@ def _times(row: Row) -> JobTimes:
             nodes=known(row["NodeList"]),
             requested=",".join(filter(None, map(known, requested))),
             comment=known(row["Comment"]),
+            admin_comment=known(row["admin_comment"]),
             restarts=number(row["RestartCnt"]) if "RestartCnt" in row else None,
             submit_s=seconds_of(row["SubmitTime"]),
             start_s=seconds_of(row["StartTime"]),

@@ -50,6 +50,7 @@ NODE_COLUMNS: Columns = (
 ACCOUNT_COLUMNS: Columns = (*TASK_COLUMNS, ("Account", 256))
 NAME_COLUMNS: Columns = (*TASK_COLUMNS, ("Name", 1100))
 _SILENT = re.compile(r"(?m)^Slurmctld\(\w+\) at (\S+) is DOWN$")
+_PLACES = re.compile(r"\b(?:gpu|shard)\b[^(,]*\(([^)]*)\)")
 _LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
 
 
@@ -98,6 +99,30 @@ def parse_given(text: str) -> str:
     layouts = tuple(parse_gres(match[1]) for match in _LAYOUT.finditer(text))
     parts = ((item.name, item.type, str(item.count)) for item in least_given(layouts))
     return ",".join(":".join(filter(None, part)) for part in parts)
+
+
+def parse_given_indices(text: str) -> tuple[int, ...]:
+    r"""Return the indices of a job's GPUs that `scontrol -d show job` prints; nothing unless there is one such line.
+
+        Since 23.11 shards stand there as how many of how many, for each GPU in turn.
+
+        >>> parse_given_indices("     Nodes=n0 CPU_IDs=0 Mem=100 GRES=gpu:2(IDX:0,2-3)
+    ")
+        (0, 2, 3)
+        >>> parse_given_indices("     Nodes=n0 CPU_IDs=0 Mem=100 GRES=shard:3(0/39,3/39)
+    ")
+        (1,)
+    """
+    layouts = _LAYOUT.findall(text)
+    found: set[int] = set()
+    for inside in _PLACES.findall(layouts[0]) if len(layouts) == 1 else ():
+        parts = inside.removeprefix("IDX:").split(",")
+        if "/" in inside:
+            found |= {at for at, part in enumerate(parts) if not part.startswith("0/")}
+        else:
+            ends = [part.partition("-") for part in parts if part.replace("-", "").isdecimal()]
+            found |= {at for first, _, last in ends for at in range(int(first), int(last or first) + 1)}
+    return tuple(sorted(found))
 
 
 def parse_names(row: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from paths import CHECKOUT, MODELS, SUMMARIES
 
-from gpumemnet.cli import command
+from gpumemnet.cli.rad_estimate import command
 from gpumemnet.estimate import Activity, Likely
 from gpumemnet.estimators import activity
 from gpumemnet.profile.build import profile_summary

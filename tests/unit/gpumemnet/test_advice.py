@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner, Result
 from paths import CHECKOUT
 
-from gpumemnet.cli import command
 from gpumemnet.cli.advice import Subject, largest
+from gpumemnet.cli.rad_estimate import command
 from gpumemnet.directives.parse import Directives
 from gpumemnet.gpus import gpu_named
 from gpumemnet.profile.build import profile_summary

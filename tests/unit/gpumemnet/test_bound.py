@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,28 +37,28 @@ def test_a_lineage_of_many_runs_counts_as_one() -> None:
 
 def test_jobs_that_are_known_least_are_calibrated_apart() -> None:
     assert conformal.kind(SHOWN) == "torchsummary"
-    assert conformal.kind(replace(SHOWN, recurrents=1)) == "torchsummary_recurrent"
-    printed = replace(SHOWN, source="module_repr")
-    assert conformal.kind(replace(printed, assumed=1)) == "module_repr_assumed"
+    assert conformal.kind(SHOWN._replace(recurrents=1)) == "torchsummary_recurrent"
+    printed = SHOWN._replace(source="module_repr")
+    assert conformal.kind(printed._replace(assumed=1)) == "module_repr_assumed"
     assert (
         conformal.kind(printed) == "module_repr_convs"
-        and conformal.kind(replace(printed, convs=0)) == "module_repr"
+        and conformal.kind(printed._replace(convs=0)) == "module_repr"
     )
 
 
 def test_texts_that_hide_levels_are_calibrated_apart() -> None:
-    assert conformal.kind(replace(SHOWN, source="torchinfo")) == "torchinfo"
-    assert conformal.kind(replace(SHOWN, source="torchinfo", hidden_bytes=1)) == "torchinfo_hidden"
+    assert conformal.kind(SHOWN._replace(source="torchinfo")) == "torchinfo"
+    assert conformal.kind(SHOWN._replace(source="torchinfo", hidden_bytes=1)) == "torchinfo_hidden"
 
 
 def test_a_layer_of_an_unknown_kind_hides_what_it_does() -> None:
-    assert conformal.kind(replace(SHOWN, source="torchinfo", unknown=1)) == "torchinfo_hidden"
+    assert conformal.kind(SHOWN._replace(source="torchinfo", unknown=1)) == "torchinfo_hidden"
 
 
 def test_kinds_that_too_few_runs_calibrate_get_the_quantiles_of_all() -> None:
     table = {"any": [0.3], "torchsummary": [0.1]}
     assert conformal.widths(table, SHOWN) == [0.1]
-    assert conformal.widths(table, replace(SHOWN, source="keras")) == [0.3]
+    assert conformal.widths(table, SHOWN._replace(source="keras")) == [0.3]
 
 
 def test_quantiles_rise_from_the_estimate_on_and_the_bound_has_a_floor() -> None:
@@ -107,14 +105,14 @@ def test_a_text_that_hides_little_books_less_than_one_that_hides_much() -> None:
     table = {"torchinfo_hidden": [0.4], conformal.ANY: [9.0]}
 
     def width(share: float, unknown: int = 0) -> float:
-        hides = replace(
-            SHOWN, source="torchinfo", reserved_bytes=1000, hidden_bytes=int(1000 * share), unknown=unknown
+        hides = SHOWN._replace(
+            source="torchinfo", reserved_bytes=1000, hidden_bytes=int(1000 * share), unknown=unknown
         )
         return conformal.widths(table, hides)[0]
 
     assert 0.2 < width(0.01) < width(0.1) < width(0.2) == width(0.9) == 0.4
     assert width(0.01, unknown=1) == 0.4  # what a layer of an unknown kind holds is not in the share
     assert conformal.scale(SHOWN) == 1.0
-    assert conformal.widths({conformal.ANY: [9.0]}, replace(SHOWN, source="torchinfo", hidden_bytes=1)) == [
+    assert conformal.widths({conformal.ANY: [9.0]}, SHOWN._replace(source="torchinfo", hidden_bytes=1)) == [
         9.0
     ]

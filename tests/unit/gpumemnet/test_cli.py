@@ -76,7 +76,7 @@ def test_every_estimator_of_texts_can_be_asked(estimator: str) -> None:
 
 def test_the_estimators_are_evaluated_without_torch() -> None:
     code = (
-        "import sys; from gpumemnet.cli import command\n"
+        "import sys; from gpumemnet.cli.rad_estimate import command\n"
         f"for name in {TEXT_ESTIMATORS!r}:\n"
         f"    sys.argv = ['rad-estimate', {RESIDUAL!r}, '--batch-size', '8', '--estimator', name]\n"
         "    command(standalone_mode=False)\n"

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +17,7 @@ GPU = gpu_named("h200")
 
 def job(batch: int, activations: int, parameters: int, precision: str = "fp32") -> ModelProfile:
     item = 2 if precision == "bf16" else 4
-    return replace(
-        PROFILE,
+    return PROFILE._replace(
         batch_size=batch,
         parameters=parameters,
         output_sum_bytes=batch * activations * item,

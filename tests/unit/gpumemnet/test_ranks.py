@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,8 @@ MEASURED, MISSING = compared(
     read([RESULTS / "measured_scripts.jsonl", RESULTS / "traced_scripts.jsonl"]), gpu_named("h200")
 )
 ONE = profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSetup(batch_size=8))
-TWO = replace(ONE, gpus=2)
-TRACED = replace(ONE, source=Source.TRACE)
+TWO = ONE._replace(gpus=2)
+TRACED = ONE._replace(source=Source.TRACE)
 
 
 def test_every_script_was_measured() -> None:
@@ -64,7 +63,7 @@ def test_a_text_of_several_processes_counts_the_buckets_of_gradients() -> None:
 @pytest.mark.parametrize("profile", [ONE, TRACED], ids=["text", "trace"])
 def test_what_was_not_measured_is_said(profile: ModelProfile) -> None:
     def told(gpus: int, gpu: str) -> list[str]:
-        answer = estimate(replace(profile, gpus=gpus), gpu=gpu)
+        answer = estimate(profile._replace(gpus=gpus), gpu=gpu)
         return [line for line in answer.warnings if "NCCL" in line]
 
     assert told(1, "h200") == told(2, "h200") == told(1, "a100") == []

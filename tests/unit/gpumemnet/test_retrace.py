@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from gpumemnet.cli import command
+from gpumemnet.cli.rad_estimate import command
 from gpumemnet.cli.retrace import with_batch
 from gpumemnet.names import Family, Optimizer, Precision, Source
 from gpumemnet.profile.record import ModelProfile
@@ -18,7 +18,7 @@ from gpumemnet.tracing.saved.record import SavedProfile
 from gpumemnet.tracing.script import start
 from gpumemnet.units import MIB
 
-ZEROS = dict.fromkeys(ModelProfile.__dataclass_fields__, 0)
+ZEROS = dict.fromkeys(ModelProfile._fields, 0)
 
 
 def saved(batch_size: int, *words: str) -> SavedProfile:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +17,7 @@ from gpumemnet.training import TrainingSetup
 from gpumemnet.units import GIB, MIB
 
 GPU = gpu_named(DEFAULT_GPU)
-PLAIN = replace(
-    profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSetup(batch_size=8)),
+PLAIN = profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSetup(batch_size=8))._replace(
     source=Source.TRACE,
     attentions=0,
     recurrents=0,
@@ -28,7 +25,7 @@ PLAIN = replace(
 
 
 def told(**changes: int) -> ModelProfile:
-    return replace(PLAIN, **changes)  # type: ignore[arg-type]
+    return PLAIN._replace(**changes)  # type: ignore[arg-type]
 
 
 def test_trials_of_cudnn_widen_the_quantiles_and_leave_the_estimate() -> None:

@@ -18,9 +18,9 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from gpumemnet.estimators.faketensor import StorageCounter  # noqa: E402
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel, assigned  # noqa: E402
-from gpumemnet.tracing.trace.device import pretended_cuda  # noqa: E402
-from gpumemnet.tracing.trace.recorder import Recorder  # noqa: E402
-from gpumemnet.tracing.trace.workspace import Workspaces  # noqa: E402
+from gpumemnet.tracing.trace.cuda.device import pretended_cuda  # noqa: E402
+from gpumemnet.tracing.trace.recording.recorder import Recorder  # noqa: E402
+from gpumemnet.tracing.trace.recording.workspace import Workspaces  # noqa: E402
 
 WIDTH, BATCH = 256, 1024
 

@@ -11,7 +11,7 @@ from traced import saved
 
 pytest.importorskip("torch")
 
-from gpumemnet.tracing.trace import guards
+from gpumemnet.tracing.trace.recording import guards
 
 LINES = """
     assert good

@@ -10,10 +10,10 @@ torch = pytest.importorskip("torch")
 
 from torch import Tensor  # noqa: E402
 
-from gpumemnet.tracing.trace.device import pretended_cuda  # noqa: E402
-from gpumemnet.tracing.trace.masks import at_most, positive_at_most  # noqa: E402
-from gpumemnet.tracing.trace.recorder import Recorder  # noqa: E402
-from gpumemnet.tracing.trace.workspace import Workspaces  # noqa: E402
+from gpumemnet.tracing.trace.cuda.device import pretended_cuda  # noqa: E402
+from gpumemnet.tracing.trace.recording.masks import at_most, positive_at_most  # noqa: E402
+from gpumemnet.tracing.trace.recording.recorder import Recorder  # noqa: E402
+from gpumemnet.tracing.trace.recording.workspace import Workspaces  # noqa: E402
 
 ALL = 2000
 

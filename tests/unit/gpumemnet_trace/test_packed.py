@@ -11,10 +11,10 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence  # noqa: E402
 
-from gpumemnet.tracing.trace.device import pretended_cuda  # noqa: E402
-from gpumemnet.tracing.trace.packed import WARNING  # noqa: E402
-from gpumemnet.tracing.trace.recorder import Recorder  # noqa: E402
-from gpumemnet.tracing.trace.workspace import Workspaces  # noqa: E402
+from gpumemnet.tracing.trace.cuda.device import pretended_cuda  # noqa: E402
+from gpumemnet.tracing.trace.cuda.packed import WARNING  # noqa: E402
+from gpumemnet.tracing.trace.recording.recorder import Recorder  # noqa: E402
+from gpumemnet.tracing.trace.recording.workspace import Workspaces  # noqa: E402
 
 BATCH, STEPS, FEATURES, HIDDEN = 16, 50, 32, 64
 

@@ -22,9 +22,9 @@ from gpumemnet.tracing.saved.record import SavedProfile  # noqa: E402
 from gpumemnet.tracing.script import pretend  # noqa: E402
 from gpumemnet.tracing.script.failures import why  # noqa: E402
 from gpumemnet.tracing.script.streams import Streams  # noqa: E402
-from gpumemnet.tracing.trace import device  # noqa: E402
-from gpumemnet.tracing.trace.recorder import Recorder  # noqa: E402
-from gpumemnet.tracing.trace.workspace import Workspaces  # noqa: E402
+from gpumemnet.tracing.trace.cuda import device  # noqa: E402
+from gpumemnet.tracing.trace.recording.recorder import Recorder  # noqa: E402
+from gpumemnet.tracing.trace.recording.workspace import Workspaces  # noqa: E402
 from gpumemnet.units import to_mib_nearest  # noqa: E402
 
 CLASSIFIER = """

@@ -15,9 +15,9 @@ from torch import nn  # noqa: E402
 from gpumemnet.tracing.script.libraries import evaluation  # noqa: E402
 from gpumemnet.tracing.script.libraries.evaluation import Evaluations  # noqa: E402
 from gpumemnet.tracing.trace.build import skip_inits  # noqa: E402
-from gpumemnet.tracing.trace.device import pretended_cuda  # noqa: E402
-from gpumemnet.tracing.trace.recorder import Recorder  # noqa: E402
-from gpumemnet.tracing.trace.workspace import Workspaces  # noqa: E402
+from gpumemnet.tracing.trace.cuda.device import pretended_cuda  # noqa: E402
+from gpumemnet.tracing.trace.recording.recorder import Recorder  # noqa: E402
+from gpumemnet.tracing.trace.recording.workspace import Workspaces  # noqa: E402
 
 
 class Pair(nn.Module):

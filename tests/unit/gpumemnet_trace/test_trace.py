@@ -13,8 +13,10 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
 
-from gpumemnet.tracing.trace import memory_of, older, recorder  # noqa: E402
+from gpumemnet.tracing.trace import memory_of  # noqa: E402
+from gpumemnet.tracing.trace.cuda import older  # noqa: E402
 from gpumemnet.tracing.trace.inputs import parse_inputs  # noqa: E402
+from gpumemnet.tracing.trace.recording import recorder  # noqa: E402
 from gpumemnet.tracing.trace.session import Trace, record  # noqa: E402
 from gpumemnet.tracing.trace.target import Target  # noqa: E402
 from gpumemnet.training import TrainingSetup  # noqa: E402

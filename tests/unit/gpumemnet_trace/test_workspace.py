@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gpumemnet.tracing.trace.convolution import Convolution, workspace_bytes  # noqa: E402
-from gpumemnet.tracing.trace.reduction import buffer_bytes  # noqa: E402
+from gpumemnet.tracing.trace.recording.convolution import Convolution, workspace_bytes  # noqa: E402
+from gpumemnet.tracing.trace.recording.reduction import buffer_bytes  # noqa: E402
 from gpumemnet.units import MIB  # noqa: E402
 
 

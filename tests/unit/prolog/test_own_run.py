@@ -20,6 +20,7 @@ from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.store import boot_id
 from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.slurm.control import JobView
+from slurm_plugin.slurm.node.hook_env import parse_indices
 
 HELD = Allocation(
     job_id=7,
@@ -109,6 +110,37 @@ def test_a_file_names_its_run(
     monkeypatch.setattr(own_run, "_restarts", lambda *_: slurm)
     JobFile(Path(config.paths.run), 7).place({}, allocation, boot_id=boot_id())
     assert refused(config, told, is_script=is_script) == no
+
+
+@pytest.mark.parametrize(
+    ("told", "slurm", "no"),
+    [
+        ("0", "0", False),
+        ("1", "1", True),
+        ("1", "0", False),
+        ("1", "", False),
+        ("", "1", False),
+        ("no index", "1", False),
+        ("0,1", "0,1", True),
+    ],
+    ids=[
+        "this run",
+        "an earlier job of this id, owner and size",
+        "an index of its submitter's job",
+        "Slurm does not answer",
+        "no index",
+        "no number",
+        "more GPUs",
+    ],
+)
+def test_a_file_names_its_gpus(
+    config: Config, monkeypatch: pytest.MonkeyPatch, told: str, slurm: str, no: bool
+) -> None:
+    monkeypatch.setattr(own_run, "_given_indices", lambda *_: parse_indices(slurm))
+    JobFile(Path(config.paths.run), 7).place({}, HELD, boot_id=boot_id())
+    task = {"SLURM_JOB_GPUS": told}
+    assert without_prolog(7, config, task, is_script=True) == no
+    assert not without_prolog(7, config, task, is_script=False)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"partition": "gpu"}', "\xff"])

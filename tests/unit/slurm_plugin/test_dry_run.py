@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-MAIN = "from slurm_plugin.dry_run import main; main()"
+MAIN = "from slurm_plugin.rad_estimate import main; main()"
 MADE_FOR = """
 import pathlib, sys
 from slurm_plugin.core.config.load import load_config

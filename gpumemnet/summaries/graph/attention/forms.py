@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gpumemnet.names import Group
 from gpumemnet.summaries.graph.builder import TapeBuilder
@@ -16,8 +16,7 @@ _MIXED = Kind(group=Group.FUNCTION, saves_input=True, copies=2)
 """Softmax of the positions' scores, the mixture, and (saved by its reader) the mixture normalized to one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Form(NamedTuple):
     """Form of an attention operation.
 
     Attributes:
@@ -51,8 +50,7 @@ class Form:
     pooled: int = 1
 
 
-@dataclass(slots=True, kw_only=True)
-class _Meeting:
+class _Meeting(NamedTuple):
     """Operands of an attention operation.
 
     Attributes:
@@ -80,8 +78,8 @@ class _Meeting:
 
     def keep(self, made: list[int]) -> None:
         """Add kept tensors that are made from the projections."""
-        self.extra += made
-        self.kept += made
+        self.extra.extend(made)
+        self.kept.extend(made)
 
 
 def attend(builder: TapeBuilder, projected: list[int], form: Form) -> int:

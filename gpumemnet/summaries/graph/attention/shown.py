@@ -16,7 +16,7 @@ from gpumemnet.summaries.texts.records import Layer
 from gpumemnet.summaries.texts.settle import is_idle
 
 _IMAGE = 4
-_LIBRARY_MODEL = re.compile(r"For[A-Z]\w+$|LMHeadModel$")
+_LIBRARY_MODEL = r"For[A-Z]\w+$|LMHeadModel$"
 """End of the class names of transformers' models with a head."""
 
 
@@ -75,7 +75,7 @@ def _repeats_keys(builder: TapeBuilder, site: Site, projected: list[int], layers
 
     transformers' models leave that to PyTorch, whose only fused form with repetition needs 16 bits.
     """
-    if site.eager or builder.low == 2 or not _LIBRARY_MODEL.search(builder.root):
+    if site.eager or builder.low == 2 or not re.search(_LIBRARY_MODEL, builder.root):
         return False
     width = builder.shapes[projected[0]][-1]
     if len(projected) == 1:

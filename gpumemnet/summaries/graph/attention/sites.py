@@ -18,10 +18,8 @@ from gpumemnet.summaries.texts.model_names import blocks_of_tokens, writes_score
 from gpumemnet.summaries.texts.records import Layer
 from gpumemnet.summaries.texts.widths import widening
 
-_ATTENTION = re.compile(r"att|mhs?a|gpsa|^xca$", re.IGNORECASE)
-_ROLE = re.compile(
-    r"(?:^|[^a-z])(q|k|v|qkv|kv|query|key|value|query_key_value|in_proj|c_attn|wq|wk|wv)(?:[^a-z]|$)"
-)
+_ATTENTION = r"(?i:att|mhs?a|gpsa|^xca$)"
+_ROLE = r"(?:^|[^a-z])(q|k|v|qkv|kv|query|key|value|query_key_value|in_proj|c_attn|wq|wk|wv)(?:[^a-z]|$)"
 
 
 _BLOCK_HEAD = 32
@@ -63,7 +61,7 @@ def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
 
 def is_attention(cls: str, name: str) -> bool:
     """Return whether a module is attention, by its class or its local name."""
-    return bool(_ATTENTION.search(cls) or _ATTENTION.search(name))
+    return bool(re.search(_ATTENTION, cls) or re.search(_ATTENTION, name))
 
 
 def _local_name(layer: Layer) -> str:
@@ -116,7 +114,7 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
     width = None
     over = tuple(index for index in found if _over_scores(layers[index]))
     found = [index for index in found if index not in over]
-    named = [index for index in found if _ROLE.search(_role_text(layers[index]))]
+    named = [index for index in found if re.search(_ROLE, _role_text(layers[index]))]
     if named:
         projections = tuple(named[:3])
     elif (apart := _values_apart(layers, found)) is not None:

@@ -6,7 +6,6 @@ user's file; a clean text is returned unchanged.
 
 from __future__ import annotations
 
-import html
 import itertools
 import re
 
@@ -45,6 +44,8 @@ def clean(source: str) -> str:
     if "\x1b" in source:
         source = re.sub(_ESCAPE, "", source)
     if "</pre>" in source:
+        import html  # holds a large table
+
         source = html.unescape(re.sub(_TAG, "", source))
     if r"\u25" in source:
         source = re.sub(r"\\u(25[0-9a-f]{2})", lambda match: chr(int(match[1], 16)), source)

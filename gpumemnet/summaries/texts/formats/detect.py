@@ -13,7 +13,7 @@ from gpumemnet.summaries.texts.records import ModelSummary
 
 _INDEXED_ROW = re.compile(r"^\s*\S.{0,200}?-\d+ +\[.{0,400}\] +[\d,]+\s*$")
 _ROWS_LOOKED_AT = 50
-_KERAS_HEAD = re.compile(r"Layer \(type\)[\s│┃|]+Output Shape[\s│┃|]+Param #")
+_KERAS_HEAD = r"Layer \(type\)[\s│┃|]+Output Shape[\s│┃|]+Param #"
 _PMS_HEAD = r"(?:Input|Output) Shape +Param # +Tr\. Param #"
 _OTHERS = (
     (
@@ -67,7 +67,7 @@ def parse_text(source: str, *, path: str) -> ModelSummary:
 
             return torchsummary.parse(source, path=path)
         # torchinfo without depths and names has Keras' header, between two double lines.
-        if "┃" in head or (_KERAS_HEAD.search(head) and (not above or above.strip("="))):
+        if "┃" in head or (re.search(_KERAS_HEAD, head) and (not above or above.strip("="))):
             from gpumemnet.summaries.texts.formats import keras
 
             return keras.parse(source, path=path)

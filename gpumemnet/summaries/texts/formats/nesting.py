@@ -23,7 +23,7 @@ from gpumemnet.summaries.texts.records import Layer
 Kinds = tuple[str, ...]
 _ROOT = ("", "")
 """The model, which has no row."""
-_PART = re.compile(r"att|mhs?a$|gpsa|xca$|mlp$|feedforward|ffn", re.IGNORECASE)
+_PART = r"(?i:att|mhs?a$|gpsa|xca$|mlp$|feedforward|ffn)"
 """Parts of a block: none is inside another, and the block normalizes their inputs."""
 _NORMS = (Group.LAYERNORM, Group.BATCHNORM)
 _BETWEEN = ("identity", "droppath", "dropout")
@@ -102,7 +102,7 @@ def _lengths(most: Kinds, known: set[Kinds]) -> list[int]:
 
 
 def _is_part(kind: str) -> bool:
-    return _PART.search(kind) is not None
+    return re.search(_PART, kind) is not None
 
 
 def _after_what_leads(layers: Sequence[Layer], start: int, end: int) -> int:

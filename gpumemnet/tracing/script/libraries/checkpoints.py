@@ -18,8 +18,8 @@ import torch
 
 from gpumemnet.errors import TraceError
 from gpumemnet.tracing.script.loaders import tensors_in
-from gpumemnet.tracing.trace.device import replaced
-from gpumemnet.tracing.trace.tensors import CUDA, local, on_cuda
+from gpumemnet.tracing.trace.cuda.device import replaced
+from gpumemnet.tracing.trace.cuda.tensors import CUDA, local, on_cuda
 from gpumemnet.units import GIB
 
 LARGE_BYTES = GIB

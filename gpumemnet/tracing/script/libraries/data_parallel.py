@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from gpumemnet.tracing.trace.tensors import CUDA
+from gpumemnet.tracing.trace.cuda.tensors import CUDA
 from gpumemnet.units import MIB
 
 FIRST_BUCKET_BYTES = MIB

@@ -10,7 +10,7 @@ import functools
 import sys
 from typing import Any
 
-from gpumemnet.tracing.trace import masks
+from gpumemnet.tracing.trace.recording import masks
 
 _DONE = "_rad_reported"
 """Attribute that marks the replaced method."""

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from gpumemnet.tracing.script.libraries import sharded
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
 from gpumemnet.tracing.script.pretend import Settings
-from gpumemnet.tracing.trace.device import replaced
-from gpumemnet.tracing.trace.recorder import Recorder
-from gpumemnet.tracing.trace.tensors import on_cuda
+from gpumemnet.tracing.trace.cuda.device import replaced
+from gpumemnet.tracing.trace.cuda.tensors import on_cuda
+from gpumemnet.tracing.trace.recording.recorder import Recorder
 
 FURTHER = "NCCL is counted for one group of ranks; what it uses for further ones was not measured"
 SENT = (

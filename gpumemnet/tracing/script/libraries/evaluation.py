@@ -15,8 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from gpumemnet.records import frozen
-from gpumemnet.tracing.trace.recorder import Recorder
-from gpumemnet.tracing.trace.tensors import on_cuda
+from gpumemnet.tracing.trace.cuda.tensors import on_cuda
+from gpumemnet.tracing.trace.recording.recorder import Recorder
 
 WHOLE = 2
 """Full runs for inputs of the same shapes; in the first, a module may build tables that it keeps."""

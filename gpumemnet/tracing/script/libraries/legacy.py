@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grad
 
-from gpumemnet.tracing.trace.device import replaced
-from gpumemnet.tracing.trace.tensors import CUDA, on_cuda
+from gpumemnet.tracing.trace.cuda.device import replaced
+from gpumemnet.tracing.trace.cuda.tensors import CUDA, on_cuda
 
 _DTYPES = {
     "FloatTensor": torch.float32,

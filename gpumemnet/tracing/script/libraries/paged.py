@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from gpumemnet.tracing.script.pretend import Settings
-from gpumemnet.tracing.trace.tensors import CUDA
+from gpumemnet.tracing.trace.cuda.tensors import CUDA
 
 PAGED = "a paged optimizer's states are counted on the GPU; under pressure the driver moves them to the CPU"
 

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from gpumemnet.tracing.trace.device import replaced
-from gpumemnet.tracing.trace.recorder import Recorder
+from gpumemnet.tracing.trace.cuda.device import replaced
+from gpumemnet.tracing.trace.recording.recorder import Recorder
 
 _SHAPES = ("_propagate_tensor_meta_non_cached", "_propagate_tensor_meta")
 """Methods that compute shapes without memory; releases differ, and the first one found calls no other."""

@@ -17,7 +17,7 @@ from gpumemnet.tracing.saved.record import MAX_CHARACTERS, SavedProfile, write
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import MIB
 
-ZEROS = dict.fromkeys(ModelProfile.__dataclass_fields__, 0)
+ZEROS = dict.fromkeys(ModelProfile._fields, 0)
 
 
 def profile(batch_size: int, **changes: object) -> ModelProfile:
@@ -125,7 +125,7 @@ def test_what_is_not_said_is_as_in_the_file(file: str) -> None:
 
 def test_between_two_batch_sizes_is_the_straight_line(file: str) -> None:
     found, warnings = profile_with_warnings(file, TrainingSetup(batch_size=96))
-    assert found == replace(SAVED.profiles[1], batch_size=96, saved_bytes=96 * MIB, reserved_bytes=388 * MIB)
+    assert found == SAVED.profiles[1]._replace(batch_size=96, saved_bytes=96 * MIB, reserved_bytes=388 * MIB)
     assert warnings[-1] == "batch_size=96 lies between those that were traced"
 
 

@@ -471,6 +471,21 @@ def test_a_fault_of_a_job_alone_is_recorded_while_it_runs(tmp_path: Path, key: s
     assert faults_of(bench.run, BOB) == ()
 
 
+def test_a_fault_that_cannot_be_recorded_is_once_it_can(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    bench = faulted(tmp_path, partition=ONE_SERVER)
+    bench.run.mkdir(exist_ok=True)
+    (bench.run / "mps-faults").write_text("no folder")
+    tell_fault(bench, 11, key="all", users={1: ALICE})
+    for _ in range(3):
+        bench.look(1)
+    assert [text for text in caplog.messages if "not recorded" in text] == [
+        f"job 1: its GPU fault is not recorded yet: {bench.run}/mps-faults/{ALICE}.json: File exists"
+    ]
+    (bench.run / "mps-faults").unlink()
+    bench.look(1)
+    assert [one.job_id for one in faults_of(bench.run, ALICE)] == [1]
+
+
 @pytest.mark.parametrize("key", [str(ALICE), "j1", "j2"])
 def test_where_users_share_no_servers_nobody_is_kept_apart(tmp_path: Path, key: str):
     bench = faulted(tmp_path, ALICE, ALICE)

@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_disks import fill, small_disk
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import MpsError
+from slurm_plugin.core.files.preallocated import SpareFiles
 from slurm_plugin.mps.quarantine import (
     FIRST_S,
     KEPT_S,
     LONGEST_S,
     MOST,
     Caused,
+    Quarantine,
     add_fault,
     faults_of,
     quarantine_of,
@@ -127,3 +130,20 @@ def test_where_nothing_can_be_written_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "mps-faults").touch()
     with pytest.raises(MpsError):
         add_fault(tmp_path, ALICE, caused(1), clock=SystemClock())
+
+
+def test_a_full_disk_still_takes_a_fault_and_keeps_the_last_ones(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "run", "size=1m,nr_inodes=200") as run:
+        for job in range(MOST):
+            add_fault(run, ALICE, caused(job), clock=SystemClock())
+        SpareFiles(run).fill()
+        fill(run)
+        for job in (MOST, MOST + 1):
+            add_fault(run, ALICE, caused(job), clock=SystemClock())
+            assert faults_of(run, ALICE)[-1] == caused(job)
+        add_fault(run, ALICE, caused(7, certain=False), clock=SystemClock())
+        kept = faults_of(run, ALICE)
+        assert caused(MOST + 1) in kept and caused(7, certain=False) in kept
+        assert quarantine_of(kept, job_id=0, profile_key="cd", now_s=NOW_S) == Quarantine(
+            until_s=NOW_S + LONGEST_S, all_jobs=True
+        )

@@ -16,6 +16,7 @@ from slurm_plugin.admin.top.fleet import Fleet, Node
 from slurm_plugin.core.comments.signed_comment import signed_booking
 from slurm_plugin.core.config.load import Config, Features, Paths, TelemetryConfig
 from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.history.runs import Run, peaks_path, record
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.core.records.submission import Booking
@@ -129,6 +130,37 @@ def test_all_that_is_known_is_found(site: Site) -> None:
     assert [entry.job_id for entry in found.events] == [7], "no other whose number begins or ends like it"
     assert [(name, gpu.uuid) for name, gpu in found.live] == [("gpu1", "GPU-1")]
     assert site.requested == [{"gpu1": ("10.0.0.1", 9835)}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "COMPLETED"},
+        {"state": "RUNNING", "restarts": 1, "admin_comment": "rad: recovered restart=1 - out of memory"},
+    ],
+    ids=str,
+)
+def test_runs_that_a_node_keeps_to_itself_are_missing_in_one_line(site: Site, change: dict[str, Any]) -> None:
+    site.times = replace(TIMES, **change)
+    (line,) = site.found().missing
+    assert line.startswith("its runs: run rad report 7 on gpu1, or share ")
+    assert line.endswith(f"{site.folder}/state, where Epilogs record them, with the nodes")
+    record(peaks_path(site.folder / "state"), Run(user_id=1000, job_id=7, restart=0))
+    assert site.found().missing == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "PENDING", "restarts": 1, "admin_comment": "rad: requeued restart=1 - no idle GPU"},
+        {"state": "CANCELLED", "nodes": ""},
+        {"state": "RUNNING"},
+    ],
+    ids=str,
+)
+def test_a_job_that_ended_no_run_lacks_none(site: Site, change: dict[str, Any]) -> None:
+    site.times = replace(TIMES, **change)
+    assert site.found().missing == ()
 
 
 @pytest.mark.parametrize("history", [True, False])

@@ -11,6 +11,7 @@ from golden_texts import Golden
 
 from slurm_plugin.admin.job_report.report import Found, report_of, slowdown_of
 from slurm_plugin.admin.job_report.text import as_json, as_text
+from slurm_plugin.core.comments.admin_comment import Note, format_note
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.history.models import Model
 from slurm_plugin.core.history.runs import Run
@@ -132,9 +133,33 @@ def test_runs_neighbours_and_what_nobody_saw():
     assert json.loads(as_json(report))["runs"][1]["neighbours"][0]["job_id"] == 8
 
 
+@pytest.mark.parametrize(
+    ("note", "line"),
+    [
+        (
+            Note(event="recovered", restart=1, peak_bytes=12 * GIB, detail="out of GPU memory, requeued"),
+            "note       recovered: peak 12.0 GiB, out of GPU memory, requeued",
+        ),
+        (
+            Note(event="ended", restart=1, peak_bytes=9 * GIB, smact=0.41),
+            "note       ended: peak 9.0 GiB, SM activity 0.41",
+        ),
+        (Note(event="booked", restart=0, detail="12 GiB"), None),
+    ],
+)
+def test_slurms_note_stands_for_a_run_that_is_recorded_elsewhere(note: Note, line: str | None):
+    assert FOUND.times is not None
+    elsewhere = replace(FOUND, runs=(), times=replace(FOUND.times, admin_comment=format_note(note)))
+    lines = as_text(report_of(elsewhere)).splitlines()
+    assert [one for one in lines if one.startswith("note")] == [line] * (line is not None)
+    assert "requeued   1 time" in lines
+    assert "note" not in as_text(report_of(replace(elsewhere, runs=FOUND.runs)))
+
+
 def test_a_job_of_which_nothing_is_known():
     report = report_of(Found(job_id=5, missing=("Slurm: it is away",)))
     assert (report.user_id, report.runs, report.advice, report.waited_s) == (None, (), (), None)
+    assert not report.known and report_of(FOUND).known
     assert as_text(report).splitlines() == ["Job 5", "not seen   Slurm: it is away"]
     assert json.loads(as_json(report))["slurm"] is None
 

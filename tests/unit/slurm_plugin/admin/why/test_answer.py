@@ -145,6 +145,15 @@ WAITS: dict[str, tuple[Facts, str, str]] = {
         "compute",
         "20 shards that it requests for its compute",
     ),
+    "an idle GPU has the shards for compute": (
+        facts(
+            gres="gres/shard:20",
+            comment=comment(replace(SHARED, shards=20)),
+            gpus=(gpu(0, *held(20)), gpu(1)),
+        ),
+        "resources",
+        "gpu1 GPU 1 has its 12.0 GiB free; what it lacks there is CPUs",
+    ),
     "whole GPU": (
         facts(**WHOLE_JOB, gpus=(gpu(0, *held(4)), gpu(1, *held(4)))),
         "whole GPU",
@@ -186,6 +195,14 @@ WAITS: dict[str, tuple[Facts, str, str]] = {
         facts(reason="ReqNodeNotAvail,_UnavailableNodes:gpu1"),
         "no node",
         "down, drained, or reserved (gpu1)",
+    ),
+    "drained nodes that Slurm does not name": (
+        facts(
+            reason="Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved",
+            nodes=(replace(NODE, state="DRAINED", reason="ECC errors"),),
+        ),
+        "no node",
+        "gpu1 drained (ECC errors)",
     ),
     "dependency": (facts(reason="Dependency"), "dependency", "depends on has not ended"),
     "dependency that never comes": (facts(reason="DependencyNeverSatisfied"), "never", "never starts"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 from collections.abc import Callable
@@ -88,9 +89,13 @@ def test_a_whole_ledger_that_cannot_be_read_is_not_replaced_by_an_older_one(tmp_
 def test_damage_to_a_slot_gives_the_other_one_or_nothing_and_never_something_else(
     tmp_path_factory: pytest.TempPathFactory, at: int, content: bytes, slot: int
 ) -> None:
-    folder = tmp_path_factory.mktemp("ledger")
-    for ledger in (ledger_of(1), ledger_of(1, 2)):
-        store_in(folder).write(ledger)
+    folder = tmp_path_factory.getbasetemp() / "damaged"
+    if not folder.exists():
+        folder.mkdir()
+        for ledger in (ledger_of(1), ledger_of(1, 2)):
+            store_in(folder).write(ledger)
+        shutil.copy(folder / "ledger", folder / "whole")
+    shutil.copy(folder / "whole", folder / "ledger")
     with (folder / "ledger").open("r+b") as file:
         file.seek(slot * SLOT_BYTES + at)
         file.write(content)
@@ -163,9 +168,14 @@ def test_half_a_write_is_no_ledger(tmp_path: Path) -> None:
     store.write(ledger_of(1, 2, 3))
     new = (tmp_path / "ledger").read_bytes()
     changed = [at for at in range(SLOT_BYTES) if whole[at] != new[at]]
-    for at in range(changed[0] + 1, changed[-1] + 1):
-        (tmp_path / "ledger").write_bytes(new[:at] + whole[at:])
-        assert jobs_in(tmp_path) == [1, 2]
+    (tmp_path / "ledger").write_bytes(whole)
+    with (tmp_path / "ledger").open("r+b", buffering=0) as file:
+        file.write(new[: changed[0]])
+        for at in range(changed[0], changed[-1]):
+            file.write(new[at : at + 1])
+            assert jobs_in(tmp_path) == [1, 2]
+        file.write(new[changed[-1] :])
+        assert jobs_in(tmp_path) == [1, 2, 3]
 
 
 def test_the_lock_is_waited_for_no_longer_than_allowed(tmp_path: Path) -> None:

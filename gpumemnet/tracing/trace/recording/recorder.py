@@ -10,11 +10,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gpumemnet.gpu_memory.allocator.events import Event
-from gpumemnet.tracing.trace.assume import Assumptions
-from gpumemnet.tracing.trace.older import POLLED, tree_leaves, watched
-from gpumemnet.tracing.trace.request import Request
-from gpumemnet.tracing.trace.tensors import local, on_cuda, unfolds
-from gpumemnet.tracing.trace.workspace import CUBLAS, Workspaces
+from gpumemnet.tracing.trace.cuda.older import POLLED, tree_leaves, watched
+from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda, unfolds
+from gpumemnet.tracing.trace.recording.assume import Assumptions
+from gpumemnet.tracing.trace.recording.request import Request
+from gpumemnet.tracing.trace.recording.workspace import CUBLAS, Workspaces
 
 aten = torch.ops.aten
 ADDED_IN_PLACE = frozenset(

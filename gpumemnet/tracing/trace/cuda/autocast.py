@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map
 
-from gpumemnet.tracing.trace.older import autocast_dtype, destroy
+from gpumemnet.tracing.trace.cuda.older import autocast_dtype, destroy
 
 
 def _names(text: str) -> tuple[str, ...]:

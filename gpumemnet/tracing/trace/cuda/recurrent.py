@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gpumemnet.gpu_memory.rules import numbers
-from gpumemnet.tracing.trace.older import autocast_dtype, autocast_on
+from gpumemnet.tracing.trace.cuda.older import autocast_dtype, autocast_on
 
 PERCENT = 100
 """The table has values per unit in percent, as whole numbers."""

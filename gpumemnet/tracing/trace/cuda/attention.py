@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpumemnet.tracing.trace.older import cudnn_attention_on, reduces_in_half
+from gpumemnet.tracing.trace.cuda.older import cudnn_attention_on, reduces_in_half
 
 aten = torch.ops.aten
 HALVES = (torch.float16, torch.bfloat16)

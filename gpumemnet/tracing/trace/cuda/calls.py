@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from gpumemnet.tracing.trace.tensors import CUDA, META, local, on_cuda
+from gpumemnet.tracing.trace.cuda.tensors import CUDA, META, local, on_cuda
 
 
 class CudaCalls(TorchFunctionMode):

@@ -10,8 +10,9 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from gpumemnet.tracing.trace import guards, masks, packed
-from gpumemnet.tracing.trace.older import tree_leaves
+from gpumemnet.tracing.trace.cuda import packed
+from gpumemnet.tracing.trace.cuda.older import tree_leaves
+from gpumemnet.tracing.trace.recording import guards, masks
 
 aten = torch.ops.aten
 PLACES = 4

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpumemnet.tracing.trace import packed, recurrent
-from gpumemnet.tracing.trace.attention import attention, safe_softmax
-from gpumemnet.tracing.trace.older import destroy
+from gpumemnet.tracing.trace.cuda import packed, recurrent
+from gpumemnet.tracing.trace.cuda.attention import attention, safe_softmax
+from gpumemnet.tracing.trace.cuda.older import destroy
 
 aten = torch.ops.aten
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from gpumemnet.gpu_memory.cudnn import conv_workspace
 from gpumemnet.names import ConvPass
 from gpumemnet.records import frozen
-from gpumemnet.tracing.trace.request import Request
+from gpumemnet.tracing.trace.recording.request import Request
 
 _SWAPPED = {ConvPass.FORWARD: ConvPass.DATA, ConvPass.DATA: ConvPass.FORWARD}
 

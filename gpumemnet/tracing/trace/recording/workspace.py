@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from gpumemnet.gpu_memory.rules import numbers
-from gpumemnet.tracing.trace import convolution, reduction
-from gpumemnet.tracing.trace.request import Request
+from gpumemnet.tracing.trace.recording import convolution, reduction
+from gpumemnet.tracing.trace.recording.request import Request
 
 aten = torch.ops.aten
 GEMMS = frozenset(

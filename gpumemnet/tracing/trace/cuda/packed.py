@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpumemnet.tracing.trace import recurrent
+from gpumemnet.tracing.trace.cuda import recurrent
 
 aten = torch.ops.aten
 WARNING = "sequences of a packed batch were all taken to be as long as the longest"

@@ -22,10 +22,10 @@ import torch._subclasses.fake_tensor as fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.optim.optimizer import _foreach_supported_types
 
-from gpumemnet.tracing.trace import autocast, composites
-from gpumemnet.tracing.trace.calls import CudaCalls
-from gpumemnet.tracing.trace.older import INIT_CONTEXT, META_HANDLERS
-from gpumemnet.tracing.trace.tensors import CUDA, META
+from gpumemnet.tracing.trace.cuda import autocast, composites
+from gpumemnet.tracing.trace.cuda.calls import CudaCalls
+from gpumemnet.tracing.trace.cuda.older import INIT_CONTEXT, META_HANDLERS
+from gpumemnet.tracing.trace.cuda.tensors import CUDA, META
 
 _NOTHING: Mapping[str, Any] = {}
 _DEVICE_OP = torch.ops.prim.device.default
