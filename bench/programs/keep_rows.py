@@ -1,8 +1,8 @@
 """Pack rows for docs/results: python bench/programs/keep_rows.py ROWS... --out FILE.jsonl.xz.
 
-ROWS are lines of measure_programs.py and trace_programs.py. Of several rows of a program and kind the last that
-measured or traced it counts, else the last. What the tables need is kept: of each program's steps the most that the
-allocator held after its trials, and what lay outside it.
+ROWS are lines of measure_programs.py and trace_programs.py, and files packed earlier. Of several rows of a program and
+kind the last that measured or traced it counts, else the last. What the tables need is kept: of each program's steps
+the most that the allocator held after its trials, and what lay outside it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ _PACKAGES = ("torch", "torchvision", "timm", "transformers", "accelerate", "ligh
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return packed rows.
+    """Return rows.
 
     Args:
-        path: Their file.
+        path: Their file, packed or not.
     """
-    with lzma.open(path, "rt", encoding="utf-8") as file:
+    opened = lzma.open if path.suffix == ".xz" else open
+    with opened(path, "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
@@ -47,8 +48,10 @@ def measured(row: dict[str, Any]) -> dict[str, Any]:
     """Return a measured row without what no table needs.
 
     Args:
-        row: Of measure_programs.py.
+        row: Of measure_programs.py, or kept earlier.
     """
+    if "held_bytes" in row:
+        return row
     kept = {name: row[name] for name in _KEPT if row.get(name) is not None}
     steps = row.get("held_by_step_bytes") or []
     settled = steps[SETTLED_AFTER:] or steps[-1:]
@@ -94,8 +97,8 @@ def main() -> None:
     parser.add_argument("rows", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
-    lines = (line for path in options.rows for line in path.read_text(encoding="utf-8").splitlines())
-    kept = [json.dumps(row, sort_keys=True, separators=(",", ":")) for row in last(map(json.loads, lines))]
+    rows = [row for path in options.rows for row in read(path)]
+    kept = [json.dumps(row, sort_keys=True, separators=(",", ":")) for row in last(rows)]
     with lzma.open(options.out, "wt", encoding="utf-8", preset=lzma.PRESET_EXTREME | 9) as file:
         file.writelines(f"{row}\n" for row in kept)
     print(f"{len(kept)} rows")

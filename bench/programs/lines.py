@@ -102,24 +102,17 @@ def lay(line: Line, sources: Path, data: Path | None, folder: Path) -> Path:
     home.mkdir()
     if data:
         for each in data.iterdir():
-            if each.name == "home":
-                shutil.copytree(each, home, symlinks=True, copy_function=_link, dirs_exist_ok=True)
-            elif not (work / each.name).exists():
-                shutil.copytree(
-                    each, work / each.name, symlinks=True, copy_function=_link
-                ) if each.is_dir() else _link(each, work / each.name)
-            elif each.is_dir():
-                shutil.copytree(
-                    each, work / each.name, symlinks=True, copy_function=_link, dirs_exist_ok=True
-                )
+            _show(each, home if each.name == "home" else work / each.name)
         for name in _SHOWN_AS:
             if (work / name).is_dir():
                 for each in data.iterdir():
-                    if each.name != "home" and not (work / name / each.name).exists():
+                    if (work / name / each.name).exists():
+                        _show(each, work / name / each.name)
+                    elif each.name != "home":
                         (work / name / each.name).symlink_to(work / each.name)
             elif not (work / name).exists():
                 (work / name).symlink_to(work)
-            for above in (work.parent, folder):
+            for above in (work.parent, folder, home):
                 if not (above / name).exists():
                     (above / name).symlink_to(work)
     return work
@@ -150,6 +143,13 @@ def variables(line: Line, work: Path, environment: dict[str, str]) -> dict[str, 
         "PYTHONPATH": os.pathsep.join(filter(None, search)),
         **line.variables,
     }
+
+
+def _show(each: Path, to: Path) -> None:
+    if each.is_dir():
+        shutil.copytree(each, to, symlinks=True, copy_function=_link, dirs_exist_ok=True)
+    else:
+        _link(each, to)
 
 
 def _link(source: str | Path, to: str | Path) -> None:

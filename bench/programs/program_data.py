@@ -1,7 +1,8 @@
-"""Small data for programs.txt: python bench/programs/program_data.py FOLDER; needs NumPy and torch.
+"""Small data for programs.txt: python bench/programs/program_data.py FOLDER.
 
-Next to what example_data.py and repository_data.py make: CelebA with its attributes, shapes as clouds of points, views
-of a scene, a corpus under the names of Penn Treebank, graphs, and weights under the names that torchvision downloads.
+Next to what the other modules here make: CelebA with its attributes, shapes as clouds of points, views of a scene, a
+corpus under the names of Penn Treebank, graphs, and weights under the names that torchvision downloads. Needs NumPy,
+h5py, torchvision and diffusers.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import example_data
+import further_data
+import model_data
 import repository_data
 from example_data import image, sentences
 
@@ -171,7 +174,8 @@ def make(root: Path) -> None:
     jobs = [
         (weights, part), (_small, part), (_examples, part), (example_data.folders, part / "imagenet"),
         (example_data.coco, part / "coco"), (repository_data.pairs, part), (repository_data.boxes, part),
-        (celeba, part), (treebank, part), (graphs, part), (pictures, part),
+        (celeba, part), (treebank, part), (graphs, part), (pictures, part), (further_data.make, part),
+        (model_data.make, part),
     ]  # fmt: skip
     made = [Process(target=fill, args=(where,)) for fill, where in jobs]
     for each in made:

@@ -2,7 +2,7 @@
 
 ROWS are those of keep_rows.py (docs/results/programs.jsonl.xz). "Measured" is what NVML showed of the process at its
 peak. Where cuDNN tries its algorithms (`torch.backends.cudnn.benchmark`), it is what the process held after the trials,
-and "trials" is their peak: PyTorch gives that memory back, and leaves out what does not fit.
+and "trials" is their peak: PyTorch gives that memory back, and leaves out what does not fit. "Seconds" are a trace's.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from keep_rows import read, works
+from lines import parsed
 
 from gpumemnet.estimators.registry import estimate
 from gpumemnet.gpus import Gpu, gpu_named
@@ -28,9 +29,9 @@ from gpumemnet.units import MIB
 
 BOOKED = 0.95
 WIDTH = 72
-_OF_NO_USE = re.compile(r"implementations/\w+/|torchrun |--\w*port \d+ |--nproc_per_node \d+ ")
-LINE = "| {:72} | {:>8} | {:>6} | {:>6} | {:>8} | {:>6} | {:>6} |"
-HEAD = ("program", "estimate", "booked", "bound", "measured", "error", "trials")
+_OF_NO_USE = re.compile(r"implementations/\w+/|env \S+ |torchrun |--\w*port \d+ |--nproc_per_node \d+ ")
+LINE = "| {:72} | {:>8} | {:>6} | {:>6} | {:>12} | {:>6} | {:>6} | {:>7} |"
+HEAD = ("program", "estimate", "booked", "bound", "measured", "error", "trials", "seconds")
 
 
 class Compared(NamedTuple):
@@ -44,6 +45,7 @@ class Compared(NamedTuple):
         bound_bytes: What 99 % stay below.
         needed_bytes: Measured, after trials.
         peak_bytes: Measured, with trials.
+        seconds: The trace took.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Compared(NamedTuple):
     bound_bytes: int
     needed_bytes: int
     peak_bytes: int
+    seconds: float
 
     @property
     def error(self) -> float:
@@ -81,40 +84,58 @@ def needed_bytes(row: dict[str, Any], *, benchmark: bool) -> int:
     return min(peak, row["held_bytes"] + row["outside_bytes"]) if benchmark else peak
 
 
-def compared(measured: dict[str, Any], profile: ModelProfile, gpu: Gpu) -> Compared:
+def compared(measured: dict[str, Any], traced: dict[str, Any], gpu: Gpu) -> Compared:
     """Return a program that was measured and traced.
 
     Args:
-        measured: Its measured row.
-        profile: Its trace's.
+        measured: Its measured row; empty if it was not measured.
+        traced: Its traced row.
         gpu: Where it was measured.
     """
+    profile = profile_of(traced)
     estimated = estimate(profile, gpu=gpu)
     return Compared(
-        name=short(measured["script"]),
+        name=short(traced["script"]),
         profile=profile,
         estimate_bytes=estimated.estimate_bytes,
         booked_bytes=estimated.quantile(BOOKED),
         bound_bytes=estimated.upper_bytes,
-        needed_bytes=needed_bytes(measured, benchmark=bool(profile.benchmark)),
-        peak_bytes=measured["process_peak_bytes"],
+        needed_bytes=needed_bytes(measured, benchmark=bool(profile.benchmark)) if measured else 0,
+        peak_bytes=measured.get("process_peak_bytes", 0),
+        seconds=traced["seconds"],
     )
 
 
-def both(rows: Iterable[dict[str, Any]], gpu: Gpu) -> list[Compared]:
-    """Return the programs that were measured and traced.
+def estimated(rows: Iterable[dict[str, Any]], gpu: Gpu) -> list[Compared]:
+    """Return the programs that were traced, with what was measured of them.
 
     Args:
         rows: Packed ones.
         gpu: Where they were measured.
     """
-    rows = list(rows)
-    profiles = {row["script"]: profile_of(row) for row in rows if "profile" in row}
-    return [
-        compared(row, profiles[row["script"]], gpu)
-        for row in sorted(rows, key=lambda row: row["script"])
-        if row["kind"] == "measured" and works(row) and row["script"] in profiles
-    ]
+    rows = sorted(rows, key=lambda row: row["script"])
+    seen = {row["script"]: row for row in rows if row["kind"] == "measured" and works(row)}
+    return [compared(seen.get(row["script"], {}), row, gpu) for row in rows if "profile" in row]
+
+
+def both(found: Iterable[Compared]) -> list[Compared]:
+    """Return the programs that were measured and traced.
+
+    Args:
+        found: Those that were traced.
+    """
+    return [each for each in found if each.needed_bytes]
+
+
+def repository(line: str) -> str:
+    """Return the folder of a program's clone.
+
+    Args:
+        line: The program's line.
+    """
+    program = parsed(line)
+    place = program.clone or next(word for word in program.words if "/" in word)
+    return place.partition("/")[0]
 
 
 def short(line: str) -> str:
@@ -123,11 +144,9 @@ def short(line: str) -> str:
     Args:
         line: The line.
     """
-    place, _, rest = line.rpartition(" && ")
-    if not place:
-        place, _, rest = rest.partition("/")
-    text = f"{place.removeprefix('cd ')}: {rest}"
-    text = _OF_NO_USE.sub("", text)
+    name = repository(line)
+    rest = _OF_NO_USE.sub("", line.rpartition(" && ")[2]).removeprefix(f"{name}/")
+    text = f"{name}: {rest}"
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
@@ -138,15 +157,17 @@ def table(found: Iterable[Compared]) -> Iterator[str]:
         found: The programs.
     """
     yield LINE.format(*HEAD)
-    yield "|---|---|---|---|---|---|---|"
+    yield "|---|---|---|---|---|---|---|---|"
     for each in found:
-        sizes = (each.estimate_bytes, each.booked_bytes, each.bound_bytes, each.needed_bytes)
+        sizes = (each.estimate_bytes, each.booked_bytes, each.bound_bytes)
         trials = each.peak_bytes if each.peak_bytes > each.needed_bytes else 0
         yield LINE.format(
             each.name,
             *(round(size / MIB) for size in sizes),
-            f"{each.error:+.1%}",
+            round(each.needed_bytes / MIB) or "not measured",
+            f"{each.error:+.1%}" if each.needed_bytes else "",
             round(trials / MIB) or "",
+            round(each.seconds),
         )
 
 
@@ -176,8 +197,9 @@ def main() -> None:
     parser.add_argument("--gpu", default="h100", help="where they were measured")
     options = parser.parse_args()
     rows = read(options.rows)
-    found = both(rows, gpu_named(options.gpu))
-    print(*table(found), "", sep="\n")
+    traced = estimated(rows, gpu_named(options.gpu))
+    print(*table(traced), "", sep="\n")
+    found = both(traced)
     for name, members in (
         ("all", found),
         ("without trials", [each for each in found if not each.profile.benchmark]),
@@ -186,7 +208,8 @@ def main() -> None:
         if members:
             print(f"{name}: {next(figures(members))}")
     tried = [row for row in rows if row["kind"] == "traced"]
-    print(f"\n{sum(map(works, tried))} of {len(tried)} traced")
+    clones = {repository(row["script"]) for row in tried}
+    print(f"\n{sum(map(works, tried))} of {len(tried)} programs of {len(clones)} repositories traced")
     for row in rows:
         if "why" in row:
             print(f"not traced: {short(row['script'])}: {row['why']}")

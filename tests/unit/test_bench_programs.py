@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ sys.path.insert(0, str(CHECKOUT / "bench" / "programs"))
 sys.path.insert(0, str(CHECKOUT / "bench" / "settings"))
 sys.path.insert(0, str(CHECKOUT / "bench" / "estimator"))
 import benchmark_quantiles
+import clone_sources
+import lines
 import program_tables
 import settings_tables
 from keep_rows import last, read, works
@@ -54,6 +57,36 @@ def test_a_later_row_replaces_an_earlier_one_unless_it_alone_fails() -> None:
     assert [row["ended"] for row in last([failed, failed | {"ended": "status 1"}])] == ["status 1"]
 
 
+def test_rows_kept_earlier_stay_as_they_are() -> None:
+    assert list(last(PROGRAMS)) == PROGRAMS
+
+
+def test_every_program_has_its_repository_at_a_commit() -> None:
+    folders = {each.folder for each in clone_sources.repositories()}
+    listed = list(lines.read(CHECKOUT / "bench" / "programs" / "programs.txt"))
+    assert listed
+    assert {program_tables.repository(line.text) for line in listed} <= folders
+    assert all(len(each.commit) == 40 for each in clone_sources.repositories())
+
+
+def test_what_was_not_measured_says_so() -> None:
+    row = next(row for row in PROGRAMS if "profile" in row)
+    (found,) = program_tables.estimated([row], H100)
+    assert "not measured" in list(program_tables.table([found]))[-1]
+    assert program_tables.both([found]) == []
+
+
+def test_a_program_shows_data_where_its_clone_has_some(tmp_path: Path) -> None:
+    (tmp_path / "sources" / "net" / "data" / "cora").mkdir(parents=True)
+    (tmp_path / "data" / "cora").mkdir(parents=True)
+    (tmp_path / "data" / "cora" / "cora.content").write_text("made")
+    (tmp_path / "run").mkdir()
+    line = lines.parsed("cd net && train.py")
+    work = lines.lay(line, tmp_path / "sources", tmp_path / "data", tmp_path / "run")
+    assert (work / "data" / "cora" / "cora.content").read_text() == "made"
+    assert (tmp_path / "run" / "home" / "data" / "cora" / "cora.content").read_text() == "made"
+
+
 def test_a_program_that_grows_is_no_sign_of_trials() -> None:
     (row,) = last([measured()])
     assert benchmark_quantiles.grows(row)
@@ -67,7 +100,7 @@ def test_the_factors_are_those_of_the_kept_rows() -> None:
 
 def test_the_report_shows_what_the_kept_rows_come_to() -> None:
     shown = {" ".join(line.split()) for line in REPORT.read_text(encoding="utf-8").splitlines()}
-    lines = [*program_tables.table(program_tables.both(PROGRAMS, H100))]
+    lines = [*program_tables.table(program_tables.estimated(PROGRAMS, H100))]
     for members in settings_tables.kinds(settings_tables.pairs(SETTINGS)).values():
         lines += settings_tables.table(members)
     lines += settings_tables.summary(settings_tables.pairs(SETTINGS))

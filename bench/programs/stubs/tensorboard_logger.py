@@ -9,3 +9,11 @@ class Logger:
 
     def log_value(self, *_args):
         """Write nothing."""
+
+
+def configure(*_args):
+    """Write nothing."""
+
+
+def log_value(*_args):
+    """Write nothing."""

@@ -67,6 +67,24 @@ def test_a_default_type_on_the_gpu_makes_tensors_there(tmp_path: Path) -> None:
     assert found.profiles[0].parameters == 513 * 512
 
 
+CLIPPED = """
+    import torch
+
+    model = torch.nn.Linear(512, 512).cuda()
+    adam = torch.optim.Adam(model.parameters())
+    for _ in range(4):
+        adam.zero_grad()
+        model(torch.rand(4, 512, device="cuda")).sum().backward()
+        assert torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).is_cuda
+        adam.step()
+"""
+
+
+def test_gradients_are_clipped_on_the_gpu(tmp_path: Path) -> None:
+    _, found = saved(tmp_path, CLIPPED)
+    assert found.profiles[0].parameters == 513 * 512
+
+
 DRAWN = """
     import sys, torch
     sys.path.insert(0, ".")

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils import clip_grad
 
 from gpumemnet.tracing.trace.cuda.device import replaced
 from gpumemnet.tracing.trace.cuda.tensors import CUDA, on_cuda
@@ -60,6 +61,7 @@ def pretended(stack: ExitStack) -> None:
     """
     for name, kind in KINDS.items():
         stack.enter_context(replaced(torch.cuda, name, kind))
+    stack.enter_context(replaced(clip_grad, "_group_tensors_by_device_and_dtype", grouped))
     index = Tensor.get_device
     stack.enter_context(replaced(Tensor, "get_device", lambda self, *_: 0 if on_cuda(self) else index(self)))
     set_default, made = torch.set_default_tensor_type, Tensor.__new__
@@ -84,6 +86,20 @@ def pretended(stack: ExitStack) -> None:
             torch.set_default_device("cuda")
 
     stack.enter_context(replaced(torch, "set_default_tensor_type", set_default_tensor_type))
+
+
+def grouped(lists: list[list[Tensor]], *_: Any) -> dict[Any, tuple[list[list[Tensor]], list[int]]]:
+    """Group gradients by the device that they show; the original sees the meta device beneath the pretended one.
+
+    Args:
+        lists: The gradients to clip, in one list.
+    """
+    found: dict[Any, tuple[list[list[Tensor]], list[int]]] = {}
+    for index, tensor in enumerate(lists[0]):
+        members, indices = found.setdefault((tensor.device, tensor.dtype), ([[]], []))
+        members[0].append(tensor)
+        indices.append(index)
+    return found
 
 
 def type_of(tensor: Tensor, kind: Any = None, *_: Any, **__: Any) -> Any:
