@@ -60,7 +60,7 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
         return Exit.OK  # nothing was begun here
     log = node.log("epilog", job, started_s=started_s)
     silent = _is_silent(job, node)
-    if _runs_anew(job, node, log, ask=True):
+    if _continues(job, node, log, ask=True):
         return Exit.OK
     _end_record(job, node, reported=silent or not job.gpu_indices)  # without a Prolog it held nothing
     allocation = _release(job, node, log, LOCK_S)
@@ -131,7 +131,7 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
         return Exit.OK
     node = Node.here(config, os.environ, for_release=True)
     log = node.log("epilog", job, started_s=started_s)
-    if _runs_anew(job, node, log, ask=False):
+    if _continues(job, node, log, ask=False):
         return Exit.OK
     _release(job, node, log, RESCUE_LOCK_S)  # first: the record may be what did not end
     _end_record(job, node, reported=True)
@@ -184,7 +184,7 @@ def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Allocatio
         return None
 
 
-def _runs_anew(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
+def _continues(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
     """Return whether a later run of the job has begun here and has the reservation, MPS, monitor record and output.
 
     Slurm reruns a job on a node that it took for lost, and slurmd still ends the run before. The restart count of that
@@ -196,7 +196,7 @@ def _runs_anew(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
     if not job.gpu_indices or allocation.restart == job.restart:
         if job.gpu_indices and job.restart == 0:
             return False
-        from epilog.anew import goes_on  # an ordinary job ends without reading /proc
+        from epilog.continues import goes_on  # an ordinary job ends without reading /proc
 
         if not goes_on(allocation, node, ask=ask):
             return False

@@ -247,7 +247,7 @@ SHOWN: dict[str, tuple[str, ...]] = {
     "docs/estimator/scripts.md": (),
     "docs/estimator/traces.md": (),
 }
-"""Document -> how blocks begin that nobody types: what programs print, and parts of files."""
+"""Document -> how blocks begin that no job types: what programs print, and parts of files."""
 
 
 def blocks_of(text: str) -> list[list[str]]:
@@ -260,7 +260,7 @@ def blocks_of(text: str) -> list[list[str]]:
 
 
 def commands_of(text: str) -> list[str]:
-    """Return what a document tells its reader to type, in its order and without remarks behind it."""
+    """Return what a document shows its reader to type, in its order and without remarks behind it."""
     lines = [
         line.removeprefix("$ ")
         for block in blocks_of(text)

@@ -21,7 +21,7 @@ class NVMLLibraryMismatchError(Exception):
 
 
 @dataclass
-class FakeCard:
+class FakeGpu:
     uuid: str = "GPU-a"
     minor: int | None = 0
     name: str | bytes = "NVIDIA H200"
@@ -74,13 +74,13 @@ class FakeNvml:
 
     def __init__(
         self,
-        *cards: FakeCard,
+        *physical_gpus: FakeGpu,
         driver: bool = True,
         memory_v2: bool = True,
         processes_v3: bool = True,
         events: bool = True,
     ) -> None:
-        self.cards = list(cards)
+        self.physical_gpus = list(physical_gpus)
         self.driver, self.memory_v2, self.processes_v3, self.events = driver, memory_v2, processes_v3, events
         self.opened = 0
         self.samples = 0
@@ -97,85 +97,89 @@ class FakeNvml:
         return b"580.159.04"
 
     def nvmlDeviceGetCount(self) -> int:
-        return len(self.cards)
+        return len(self.physical_gpus)
 
-    def nvmlDeviceGetHandleByIndex(self, number: int) -> FakeCard:
-        if self.cards[number].lost_at_open:
+    def nvmlDeviceGetHandleByIndex(self, number: int) -> FakeGpu:
+        if self.physical_gpus[number].lost_at_open:
             raise NVMLError(self.NVML_ERROR_GPU_IS_LOST)
-        return self.cards[number]
+        return self.physical_gpus[number]
 
-    def nvmlDeviceGetUUID(self, card: FakeCard) -> str:
-        return card.uuid
+    def nvmlDeviceGetUUID(self, physical_gpu: FakeGpu) -> str:
+        return physical_gpu.uuid
 
-    def nvmlDeviceGetName(self, card: FakeCard) -> str | bytes:
-        return card.name
+    def nvmlDeviceGetName(self, physical_gpu: FakeGpu) -> str | bytes:
+        return physical_gpu.name
 
-    def nvmlDeviceGetMinorNumber(self, card: FakeCard) -> int:
-        return self._or_unsupported(card.minor)
+    def nvmlDeviceGetMinorNumber(self, physical_gpu: FakeGpu) -> int:
+        return self._or_unsupported(physical_gpu.minor)
 
-    def nvmlDeviceGetMigMode(self, card: FakeCard) -> list[int]:
-        return [self._or_unsupported(card.mig), 0]
+    def nvmlDeviceGetMigMode(self, physical_gpu: FakeGpu) -> list[int]:
+        return [self._or_unsupported(physical_gpu.mig), 0]
 
-    def nvmlDeviceGetMemoryInfo(self, card: FakeCard, version: int | None = None) -> Any:
-        if card.lost:
+    def nvmlDeviceGetMemoryInfo(self, physical_gpu: FakeGpu, version: int | None = None) -> Any:
+        if physical_gpu.lost:
             raise NVMLError(self.NVML_ERROR_GPU_IS_LOST)
         if version is None:
-            return SimpleNamespace(total=card.total, used=card.used + card.reserved)
+            return SimpleNamespace(total=physical_gpu.total, used=physical_gpu.used + physical_gpu.reserved)
         if not self.memory_v2:
             raise NVMLError(self.NVML_ERROR_FUNCTION_NOT_FOUND)
-        return SimpleNamespace(total=card.total, used=card.used, reserved=card.reserved)
+        return SimpleNamespace(
+            total=physical_gpu.total, used=physical_gpu.used, reserved=physical_gpu.reserved
+        )
 
-    def nvmlDeviceGetComputeRunningProcesses(self, card: FakeCard) -> list[Any]:
+    def nvmlDeviceGetComputeRunningProcesses(self, physical_gpu: FakeGpu) -> list[Any]:
         if not self.processes_v3:
             raise NVMLLibraryMismatchError("use nvmlDeviceGetComputeRunningProcesses_v2")
-        return self.nvmlDeviceGetComputeRunningProcesses_v2(card)
+        return self.nvmlDeviceGetComputeRunningProcesses_v2(physical_gpu)
 
-    def nvmlDeviceGetComputeRunningProcesses_v2(self, card: FakeCard) -> list[Any]:
-        return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in card.processes]
+    def nvmlDeviceGetComputeRunningProcesses_v2(self, physical_gpu: FakeGpu) -> list[Any]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in physical_gpu.processes]
 
-    def nvmlDeviceGetMPSComputeRunningProcesses(self, card: FakeCard) -> list[Any]:
-        return [SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in self._or_unsupported(card.mps)]
+    def nvmlDeviceGetMPSComputeRunningProcesses(self, physical_gpu: FakeGpu) -> list[Any]:
+        return [
+            SimpleNamespace(pid=pid, usedGpuMemory=None) for pid in self._or_unsupported(physical_gpu.mps)
+        ]
 
-    def nvmlDeviceGetUtilizationRates(self, card: FakeCard) -> Any:
-        return SimpleNamespace(gpu=self._or_unsupported(card.utilisation))
+    def nvmlDeviceGetUtilizationRates(self, physical_gpu: FakeGpu) -> Any:
+        return SimpleNamespace(gpu=self._or_unsupported(physical_gpu.utilisation))
 
-    def nvmlDeviceGetPowerUsage(self, card: FakeCard) -> int:
+    def nvmlDeviceGetPowerUsage(self, physical_gpu: FakeGpu) -> int:
         return 250_000
 
-    def nvmlDeviceGetTotalEnergyConsumption(self, card: FakeCard) -> int:
-        return self._or_unsupported(card.energy_mj)
+    def nvmlDeviceGetTotalEnergyConsumption(self, physical_gpu: FakeGpu) -> int:
+        return self._or_unsupported(physical_gpu.energy_mj)
 
-    def nvmlDeviceGetTotalEccErrors(self, card: FakeCard, kind: int, counter: int) -> int:
-        return self._or_unsupported(card.ecc)
+    def nvmlDeviceGetTotalEccErrors(self, physical_gpu: FakeGpu, kind: int, counter: int) -> int:
+        return self._or_unsupported(physical_gpu.ecc)
 
-    def nvmlDeviceGetFieldValues(self, card: FakeCard, fields: list[int]) -> list[Any]:
-        code = 0 if card.recovery is not None else self.NVML_ERROR_NOT_SUPPORTED
-        return [SimpleNamespace(nvmlReturn=code, value=SimpleNamespace(uiVal=card.recovery or 0))]
+    def nvmlDeviceGetFieldValues(self, physical_gpu: FakeGpu, fields: list[int]) -> list[Any]:
+        code = 0 if physical_gpu.recovery is not None else self.NVML_ERROR_NOT_SUPPORTED
+        return [SimpleNamespace(nvmlReturn=code, value=SimpleNamespace(uiVal=physical_gpu.recovery or 0))]
 
     def nvmlEventSetCreate(self) -> object:
         return self._or_unsupported(object() if self.events else None)
 
-    def nvmlDeviceRegisterEvents(self, card: FakeCard, kinds: int, events: object) -> None:
+    def nvmlDeviceRegisterEvents(self, physical_gpu: FakeGpu, kinds: int, events: object) -> None:
         pass
 
     def nvmlEventSetWait(self, events: object, timeout_ms: int) -> Any:
-        for card in self.cards:
-            if card.xids:
-                return SimpleNamespace(device=card, eventData=card.xids.pop(0))
+        for physical_gpu in self.physical_gpus:
+            if physical_gpu.xids:
+                return SimpleNamespace(device=physical_gpu, eventData=physical_gpu.xids.pop(0))
         raise NVMLError(self.NVML_ERROR_TIMEOUT)
 
-    def nvmlGpmQueryDeviceSupport(self, card: FakeCard) -> Any:
-        return SimpleNamespace(isSupportedDevice=int(card.gpm is not None))
+    def nvmlGpmQueryDeviceSupport(self, physical_gpu: FakeGpu) -> Any:
+        return SimpleNamespace(isSupportedDevice=int(physical_gpu.gpm is not None))
 
     def nvmlGpmSampleAlloc(self) -> Any:
         self.samples += 1
-        return SimpleNamespace(card=None)
+        return SimpleNamespace(physical_gpu=None)
 
     def nvmlGpmSampleFree(self, sample: Any) -> None:
         self.samples -= 1
 
-    def nvmlGpmSampleGet(self, card: FakeCard, sample: Any) -> None:
-        sample.card = card
+    def nvmlGpmSampleGet(self, physical_gpu: FakeGpu, sample: Any) -> None:
+        sample.physical_gpu = physical_gpu
 
     def c_nvmlGpmMetricsGet_t(self) -> Any:
         slots = [SimpleNamespace(metricId=0, nvmlReturn=0, value=0.0) for _ in range(40)]
@@ -183,10 +187,10 @@ class FakeNvml:
 
     def nvmlGpmMetricsGet(self, question: Any) -> None:
         assert question.sample1 is not question.sample2
-        card = question.sample2.card
+        physical_gpu = question.sample2.physical_gpu
         for slot in question.metrics[: question.numMetrics]:
-            slot.nvmlReturn = int(slot.metricId in card.gpm_fails)
-            slot.value = card.gpm.get(slot.metricId, 0.0)
+            slot.nvmlReturn = int(slot.metricId in physical_gpu.gpm_fails)
+            slot.value = physical_gpu.gpm.get(slot.metricId, 0.0)
 
     def _or_unsupported(self, value: Any) -> Any:
         if value is None:

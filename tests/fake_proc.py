@@ -32,7 +32,7 @@ def process(
         session: Its session; None for one of its own.
         title: Its command line, arguments set apart by NUL.
         program: File name of what it runs.
-        users: Its real, effective, saved and file system user id; None for root, or whoever runs the tests.
+        users: Its real, effective, saved and file system user id; None for root, or the process that runs the tests.
         cgroup: As /proc/PID/cgroup.
         environment: As it was started with.
         ticks: When it started.
@@ -60,7 +60,7 @@ def slurmstepd(proc: Path, pid: int, step: str, **more: object) -> Path:
 
 
 def installed(proc: Path, program: str, *, mode: int = 0o755) -> Path:
-    """Return a program of this name, made once beside the processes."""
+    """Return a program of this name, made once next to the processes."""
     path = proc.parent / f"{proc.name}.bin" / program
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

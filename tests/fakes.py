@@ -23,7 +23,7 @@ def signed(note: Note, *, job_id: int = 7, user_id: int = 1000) -> str:
 
 
 class FakeClock:
-    """Time that passes only when somebody sleeps.
+    """Time that passes only in a sleep.
 
     Attributes:
         time_s: Seconds since boot.
@@ -51,7 +51,7 @@ class FakeSlurm:
 
     Attributes:
         views: What Slurm says of each job, by id.
-        told: What it was told, in order: (job id, the change, or "requeue").
+        reported: What it was reported, in order: (job id, the change, or "requeue").
         asked: How many questions it was asked.
         answers: Whether it answers at all.
         failing: How many further questions fail.
@@ -60,7 +60,7 @@ class FakeSlurm:
 
     def __init__(self, *jobs: JobView, version: tuple[int, int, int] = (22, 5, 8), **config: str) -> None:
         self.views = {job.job_id: job for job in jobs}
-        self.told: list[tuple[int, JobChange | str]] = []
+        self.reported: list[tuple[int, JobChange | str]] = []
         self.asked = 0
         self.answers = True
         self.failing = 0
@@ -128,7 +128,7 @@ class FakeSlurm:
         view = self.views.get(job_id)
         if view is None:
             raise SlurmError("Invalid job id specified")
-        self.told.append((job_id, "requeue"))
+        self.reported.append((job_id, "requeue"))
         self.views[job_id] = replace(view, restarts=view.restarts + 1)
 
     def requeue_soon(self, job_id: int) -> None:
@@ -136,7 +136,7 @@ class FakeSlurm:
 
     def update(self, job_id: int, change: JobChange) -> None:
         self._answer()
-        self.told.append((job_id, change))
+        self.reported.append((job_id, change))
 
     def _answer(self) -> None:
         self.asked += 1

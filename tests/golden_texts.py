@@ -1,7 +1,7 @@
 """Golden texts: what people and programs read from us, kept as files under tests/golden/ so that a change is seen.
 
 A test calls the fixture `golden` with a name and a text. Where both differ, the changed lines are printed; with
-`--overwrite` the file is written anew, and the difference is for the reviewer of the commit.
+`--overwrite` the file is written again, and the difference is for the reviewer of the commit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an H200 was recorded to do (gpumemnet/data), told as the programs of `rad calibrate --deep` would tell it."""
+"""What an H200 was recorded to do (gpumemnet/data), in the form of the programs of `rad calibrate --deep`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def convolutions(record: Mapping[str, Any]) -> dict[str, Any]:
             for side, pad, kernel in zip(call["x"][2:], call["padding"], call["w"][2:], strict=True)
         )
         y = [call["x"][0], call["w"][0], *sides]
-        told = {
+        reported = {
             "x": call["x"],
             "y": y,
             "area": math.prod(call["w"][2:]),
@@ -100,7 +100,9 @@ def convolutions(record: Mapping[str, Any]) -> dict[str, Any]:
         ):
             results = [(kind, math.prod(outputs[kind]) * item_bytes) for kind in kinds]
             borrowed = _borrowed(part(f"{number} {begin}", f"{number} {end}"), results, bias_bytes)
-            found += [told | {"kind": kind, "workspace_bytes": n_bytes} for kind, n_bytes in borrowed.items()]
+            found += [
+                reported | {"kind": kind, "workspace_bytes": n_bytes} for kind, n_bytes in borrowed.items()
+            ]
     return {"convolutions": found}
 
 

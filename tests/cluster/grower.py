@@ -1,4 +1,4 @@
-"""A job that grows when it is told to: grower.py FOLDER NAME [MIB].
+"""A job that grows when it is ordered to: grower.py FOLDER NAME [MIB].
 
 It holds 1 GiB, waits for FOLDER/grow.NAME, and grows to MIB, or to what that file says, until there is FOLDER/end. A
 second run stays small.
@@ -16,14 +16,14 @@ from fake_train import visible_gpus
 
 from slurm_plugin.core.units import GIB, from_mib
 
-told, end = Path(sys.argv[1], f"grow.{sys.argv[2]}"), Path(sys.argv[1], "end")
+reported, end = Path(sys.argv[1], f"grow.{sys.argv[2]}"), Path(sys.argv[1], "end")
 (gpu,) = visible_gpus(os.environ)
 gpu.grow_to(GIB, smact=0.1)
 if os.environ.get("SLURM_RESTART_COUNT", "0") != "0":
     sys.exit()
-while not told.exists():
+while not reported.exists():
     time.sleep(0.02)
-mib = int(told.read_text() or sys.argv[3])
+mib = int(reported.read_text() or sys.argv[3])
 gpu.grow_to(from_mib(mib), smact=0.1)
 while not end.exists():
     time.sleep(0.02)

@@ -48,7 +48,7 @@ def ran(jobs: Jobs, *argv: str) -> tuple[list[str], dict[str, str]]:
     return jobs.output(job.job_id).split(), done
 
 
-def test_no_job_has_shards_where_nobody_places_it(jobs: Jobs) -> None:
+def test_no_job_has_shards_where_rad_does_not_place_it(jobs: Jobs) -> None:
     where, fields = ran(jobs)
     assert where == ["plain", "unplaced"]
     assert "shard" not in "".join(
@@ -57,7 +57,7 @@ def test_no_job_has_shards_where_nobody_places_it(jobs: Jobs) -> None:
     assert "gpu:1" in "".join(fields.get(name, "") for name in ("TresPerNode", "TresPerJob"))
     shell = f"cd '{jobs.folder}' && srun {' '.join(ASKS)} sh -c '{SHOW}; echo ${{SLURM_SHARDS_ON_NODE:-none}}' 2>&1"
     text = jobs.cluster.slurm("runuser", "-u", "nobody", "--", "sh", "-c", shell, timeout_s=40)
-    where, *how = text.split()[-3:]  # 22.05 tells a step all partitions of its job
+    where, *how = text.split()[-3:]  # 22.05 shows a step all partitions of its job
     assert where.startswith("plain") and how == ["unplaced", "none"], text
 
 

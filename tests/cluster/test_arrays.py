@@ -1,7 +1,7 @@
 """What happens to one task of an array happens to that task alone.
 
-Slurm gives the task that starts last the array's own id, and whoever names that id means every task: those that run and
-those that have ended (scontrol(1), "job_list").
+Slurm gives the task that starts last the array's own id, and that id means every task: those that run and those
+that have ended (scontrol(1), "job_list").
 """
 
 from __future__ import annotations

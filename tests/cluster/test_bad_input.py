@@ -91,7 +91,7 @@ def test_a_wrong_directive_is_named_with_file_line_and_fix(jobs: Jobs, directive
     assert len(lines) == 1 and word in lines[0], messages
 
 
-def test_a_directive_after_the_first_command_is_told(jobs: Jobs) -> None:
+def test_a_directive_after_the_first_command_is_reported(jobs: Jobs) -> None:
     path = script(jobs, f"{SCRIPT}true\n#RAD memory=4G\n")
     _, messages = submit(jobs, path)
     assert "job.sh:4" in messages, messages
@@ -145,17 +145,17 @@ TYPED: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("kind", TYPED)
 def test_what_researchers_write_is_taken_and_answered(jobs: Jobs, kind: str) -> None:
-    text, told = TYPED[kind]
+    text, reported = TYPED[kind]
     summary = (jobs.folder / "models" / "resnet18_torchinfo.txt").read_bytes()
     (jobs.folder / "my nets").mkdir(exist_ok=True)
     for name in ("resnet18.txt", "my nets/resnet 18.txt"):
         (jobs.folder / name).write_bytes(summary)
     (jobs.folder / "best.pt").write_bytes(bytes(5000))
     _, messages = submit(jobs, script(jobs, text))
-    assert told in messages
+    assert reported in messages
     assert len([line for line in messages.splitlines() if "RAD" in line]) <= 3, "no more than can be read"
     _, said = dry_run(jobs, "job.sh")
-    assert told in "\n".join(said["sbatch"]["says"])
+    assert reported in "\n".join(said["sbatch"]["says"])
 
 
 @pytest.mark.parametrize(

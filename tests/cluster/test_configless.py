@@ -83,13 +83,13 @@ def is_idle(cluster: Cluster) -> bool:
 
 
 def submitted(jobs: Jobs, script: str) -> tuple[str, int]:
-    """Submit a script on the node, as a user, and return what he is told and the job's id."""
+    """Submit a script on the node, as a user, and return the answer and the job's id."""
     (jobs.folder / "job.sh").write_text(script)
     said = on_the_node(jobs.cluster, f"cd {jobs.folder} && sbatch job.sh", "nobody")
     return said, int(said.split()[-1])
 
 
-def test_users_are_told_where_the_model_is_not_read_and_share_where_it_is(jobs: Jobs) -> None:
+def test_users_are_informed_where_the_model_is_not_read_and_share_where_it_is(jobs: Jobs) -> None:
     said, job = submitted(jobs, TRAIN.format(0))
     assert "job.sh:3: no model summary was read, so the GPU memory need is unknown" in said
     assert jobs.wait(job)["JobState"] == "COMPLETED", jobs.output(job)

@@ -1,6 +1,6 @@
 """Where cgroups confine devices: a job stays on the GPU that Slurm chose, and can open no other.
 
-The device files belong to no driver, so opening one tells who answered: the kernel that nobody is there (ENXIO), or
+The device files belong to no driver, so opening one shows who answered: the kernel that no job is there (ENXIO), or
 the cgroup that this job may not even ask (EPERM).
 """
 
@@ -45,7 +45,7 @@ print("gpus", os.environ.get("RAD_GPUS", "none"))
 print("visible", os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
 print("answers", *answers)
 """
-"""What a job sees: Slurm's seats, its GPUs, and what each device file of the node answers."""
+"""What a job sees: Slurm's indices, its GPUs, and what each device file of the node answers."""
 
 
 def why_not_confined() -> str | None:
@@ -62,7 +62,7 @@ def why_not_confined() -> str | None:
 
 @pytest.fixture(scope="module")
 def confined(place: Place) -> Iterator[Cluster]:
-    """One node whose name, and so its cgroup, is used by nobody else."""
+    """One node whose name, and so its cgroup, is used by no other job."""
     reason = why_not_confined()
     if reason is not None:
         pytest.skip(reason)
@@ -110,26 +110,28 @@ def seen(jobs: Jobs, job: int, *, timeout_s: float = 60.0) -> dict[str, list[str
     """Return what such a job saw, once it has said so."""
     lines: dict[str, list[str]] = {}
 
-    def told() -> bool:
+    def reported() -> bool:
         for line in jobs.output(job).splitlines():
             name, *values = line.replace(",", " ").split()
             lines[name] = values
         return "answers" in lines
 
-    jobs.cluster.wait(f"job {job} says what it sees", told, timeout_s)
+    jobs.cluster.wait(f"job {job} says what it sees", reported, timeout_s)
     return lines
 
 
 def expected(cluster: Cluster, gpu_indices: list[str]) -> dict[str, list[str]]:
-    cards = make_gpus(cluster)
-    answers = ["ENXIO" if str(card.index) in gpu_indices else "EPERM" for card in cards]
-    gpus = [cards[int(gpu_index)].uuid for gpu_index in gpu_indices]
+    physical_gpus = make_gpus(cluster)
+    answers = [
+        "ENXIO" if str(physical_gpu.index) in gpu_indices else "EPERM" for physical_gpu in physical_gpus
+    ]
+    gpus = [physical_gpus[int(gpu_index)].uuid for gpu_index in gpu_indices]
     visible = [str(number) for number in range(len(gpu_indices))]  # Slurm counts what the job can reach
     return {"gpu_indices": gpu_indices, "gpus": gpus, "visible": visible, "answers": answers}
 
 
 def watch(jobs: Jobs, ids: list[int], *, timeout_s: float) -> Watcher:
-    """Follow jobs to their end on the cards."""
+    """Follow jobs to their end on the GPUs."""
     node = node_of(jobs.cluster)
     watcher = Watcher({node: SimulatedGpus(jobs.cluster.place.gpus(node))})
 
@@ -142,7 +144,7 @@ def watch(jobs: Jobs, ids: list[int], *, timeout_s: float) -> Watcher:
     return watcher
 
 
-def test_a_job_is_on_the_gpu_of_its_seat_and_can_open_no_other(confined_jobs: Jobs) -> None:
+def test_a_job_is_on_the_gpu_of_its_index_and_can_open_no_other(confined_jobs: Jobs) -> None:
     alone = ("--gpus=1", "--comment=rad:memory=10G,policy=exclusive")
     ids = [look(confined_jobs, *argv, seconds=3) for argv in (alone, SHARED, alone)]
     places = [seen(confined_jobs, job) for job in ids]
@@ -171,7 +173,7 @@ def test_a_job_without_gpus_reaches_none(confined_jobs: Jobs) -> None:
     ],
     ids=["steps", "tasks", "bound"],
 )
-def test_a_step_with_one_gpu_of_two_is_told_slurms_own_index(confined_jobs: Jobs, steps: str) -> None:
+def test_a_step_with_one_gpu_of_two_is_informed_slurms_own_index(confined_jobs: Jobs, steps: str) -> None:
     """Slurm counts the devices that the step can reach, as CUDA does: the first one, whichever that is."""
     (confined_jobs.folder / "look.py").write_text(LOOK)
     devices = confined_jobs.cluster.place.root / "dev" / node_of(confined_jobs.cluster)
@@ -190,25 +192,25 @@ def test_a_step_with_one_gpu_of_two_is_told_slurms_own_index(confined_jobs: Jobs
 def test_where_slurms_gpu_is_full_the_job_waits_for_it(confined_jobs: Jobs) -> None:
     cluster = confined_jobs.cluster
     gpu_index = seen(confined_jobs, look(confined_jobs, *SHARED))["gpu_indices"][0]
-    with_stranger = SimulatedGpus(cluster.place.gpus(node_of(cluster)))
-    with_stranger.hold(make_gpus(cluster)[int(gpu_index)].uuid, 35 * GIB, smact=0.5)
+    with_unmanaged = SimulatedGpus(cluster.place.gpus(node_of(cluster)))
+    with_unmanaged.hold(make_gpus(cluster)[int(gpu_index)].uuid, 35 * GIB, smact=0.5)
     try:
         cluster.wait("the monitor sees it", lambda: seen_full(cluster, int(gpu_index)), 20)
         job = look(confined_jobs, *SHARED)
         cluster.wait("it is put back", lambda: confined_jobs.restarts(job) == 1, 30)
         assert confined_jobs.output(job) == ""
     finally:
-        with_stranger.release()
+        with_unmanaged.release()
     place = seen(confined_jobs, job, timeout_s=90)
     assert place == expected(cluster, place["gpu_indices"])
 
 
 def test_where_nothing_is_confined_the_job_is_placed_elsewhere(jobs: Jobs) -> None:
-    """The other half of `pin = auto`: the same process on Slurm's seat, and the job starts at once on another GPU."""
+    """The other half of `pin = auto`: the same process on Slurm's index, and the job starts at once on another GPU."""
     cluster = jobs.cluster
     gpu_index = seen(jobs, look(jobs, *SHARED))["gpu_indices"][0]
-    with_stranger = SimulatedGpus(cluster.place.gpus(node_of(cluster)))
-    with_stranger.hold(make_gpus(cluster)[int(gpu_index)].uuid, 35 * GIB, smact=0.5)
+    with_unmanaged = SimulatedGpus(cluster.place.gpus(node_of(cluster)))
+    with_unmanaged.hold(make_gpus(cluster)[int(gpu_index)].uuid, 35 * GIB, smact=0.5)
     try:
         cluster.wait("the monitor sees it", lambda: seen_full(cluster, int(gpu_index)), 20)
         job = look(jobs, *SHARED)
@@ -217,7 +219,7 @@ def test_where_nothing_is_confined_the_job_is_placed_elsewhere(jobs: Jobs) -> No
         assert place["gpus"] != expected(cluster, [gpu_index])["gpus"]
         assert jobs.fields(job)["Restarts"] == "0"
     finally:
-        with_stranger.release()
+        with_unmanaged.release()
 
 
 def seen_full(cluster: Cluster, index: int) -> bool:

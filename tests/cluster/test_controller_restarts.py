@@ -1,4 +1,4 @@
-"""slurmctld is started again, and users go on submitting: nobody is refused for the shards that we ask for."""
+"""slurmctld is started again, and users go on submitting: no job is refused for the shards that we ask for."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ STOPPED = 124
 OWN = ("etc", "opt", "var/lib", "var/log")
 """Folders of the machine that an admin's commands find empty, or as a site has them; dpkg takes an empty /opt away."""
 
-OURS = re.compile(r"(?m)^(JobSubmitPlugins|CliFilterPlugins|PrologFlags|Prolog|TaskProlog|Epilog)=.*\n")
+RADS = re.compile(r"(?m)^(JobSubmitPlugins|CliFilterPlugins|PrologFlags|Prolog|TaskProlog|Epilog)=.*\n")
 """Lines of slurm.conf that a site has of us."""
 
 TRAIN = """
@@ -98,16 +98,16 @@ def own_folders(cluster: Cluster) -> Path:
 
 
 def without_rad(slurm: Path) -> None:
-    """Make files of Slurm's, those of a cluster of ours, such as a site has before `rad install`."""
+    """Make files of Slurm's, those of a private cluster, such as a site has before `rad install`."""
     conf, gres = slurm / "slurm.conf", slurm / "gres.conf"
-    text = OURS.sub("", conf.read_text()).replace("GresTypes=gpu,shard", "GresTypes=gpu")
+    text = RADS.sub("", conf.read_text()).replace("GresTypes=gpu,shard", "GresTypes=gpu")
     conf.write_text(re.sub(r",LL_SHARED_GRES|,shard:\d+", "", text))
     gres.write_text(re.sub(r"(?m)^.*Name=shard.*\n", "", gres.read_text()))
 
 
 @cache
 def mounts_apart() -> tuple[str, ...]:
-    """Return options of unshare(1) for mounts that nobody else sees; the root of a chroot is no mount of its own."""
+    """Return options of unshare(1) for mounts that no other job sees; the root of a chroot is no mount of its own."""
     apart = ("--mount",)
     found = subprocess.run(["unshare", *apart, "true"], capture_output=True, check=False)
     return apart if found.returncode == 0 else (*apart, "--propagation", "unchanged")
@@ -125,8 +125,8 @@ def follow(
         status = trial.status[min(seen[command], len(trial.status) - 1)]
         seen[command] += 1
         line = command
-        for theirs, ours in {**trial.instead, **instead}.items():
-            line = line.replace(theirs, ours)
+        for foreign, rads in {**trial.instead, **instead}.items():
+            line = line.replace(foreign, rads)
         if command == "rad learn":  # what follows looks at a node that is set up
             rad_toml = own_folders(jobs.cluster) / "etc" / "rad" / "rad.toml"
             rad_toml.parent.mkdir(exist_ok=True)
@@ -137,7 +137,7 @@ def follow(
     return wrong
 
 
-def test_the_first_job_of_the_readme_is_told_what_the_readme_shows(jobs: Jobs) -> None:
+def test_the_first_job_of_the_readme_is_informed_what_the_readme_shows(jobs: Jobs) -> None:
     readme = document("README.md")
     (jobs.folder / "job.sh").write_text(block_of(readme, "#RAD model=resnet50.txt"))
     command, *shown = block_of(readme, "$ sbatch").splitlines()
@@ -156,7 +156,7 @@ def test_a_users_commands_do_what_the_manual_says(jobs: Jobs, page: str) -> None
     assert not wrong, "\n".join(wrong)
 
 
-def test_mistakes_are_told_in_the_manuals_words(jobs: Jobs) -> None:
+def test_mistakes_are_reported_in_the_manuals_words(jobs: Jobs) -> None:
     wrong = [
         "#!/bin/bash",
         "#SBATCH --gpus=1",

@@ -38,8 +38,8 @@ def dry_run(jobs: Jobs, *words: str) -> tuple[int, dict[str, Any]]:
         config,
         "--json",
     )
-    *told, status = text.splitlines()
-    return int(status.removeprefix("status=")), json.loads(told[0])
+    *reported, status = text.splitlines()
+    return int(status.removeprefix("status=")), json.loads(reported[0])
 
 
 def normal(gres: str) -> set[str]:
@@ -64,18 +64,18 @@ def test_sbatch_says_what_the_dry_run_said(jobs: Jobs) -> None:
         script, typed = drawn(draw)
         path = jobs.folder / f"job{number}.sh"
         path.write_text(script)
-        status, told = dry_run(jobs, path.name, f"--options={' '.join(typed)}")
-        diagnosis = told["sbatch"]
+        status, reported = dry_run(jobs, path.name, f"--options={' '.join(typed)}")
+        diagnosis = reported["sbatch"]
         job = jobs.submit(*typed, "--hold", path.name)
         said = said_by_slurm(job.messages)
         refused = diagnosis["refusal"] is not None and diagnosis["refusal"] in said
         if job.job_id is None and not refused:  # Slurm's own word, which only Slurm can say
-            status, told = dry_run(jobs, path.name, f"--options={' '.join(typed)}", "--ask")
-            own = [line for line in told["sbatch"]["slurm"] if "RAD: " not in line]
+            status, reported = dry_run(jobs, path.name, f"--options={' '.join(typed)}", "--ask")
+            own = [line for line in reported["sbatch"]["slurm"] if "RAD: " not in line]
             assert status == Exit.FINDINGS and any(line in job.messages for line in own), (
                 script,
                 typed,
-                told,
+                reported,
             )
             continue
         expected = [*diagnosis["says"], *([diagnosis["refusal"]] if diagnosis["refusal"] else [])]
@@ -113,32 +113,32 @@ ODD = {
 def test_odd_scripts_are_answered_as_by_sbatch(jobs: Jobs, name: str) -> None:
     """Among them what is passed over: then both say why, and sbatch with its name in front of RAD's lines alone."""
     (jobs.folder / "odd.sh").write_bytes(ODD[name].encode())
-    status, told = dry_run(jobs, "odd.sh")
+    status, reported = dry_run(jobs, "odd.sh")
     job = jobs.submit("--hold", "odd.sh")
-    if "error" in told:
+    if "error" in reported:
         assert (status, job.job_id) == (Exit.USAGE, None), job.messages
-        assert ("DOS line breaks" in str(told)) == ("DOS line breaks" in job.messages)
+        assert ("DOS line breaks" in str(reported)) == ("DOS line breaks" in job.messages)
         return
     assert job.job_id is not None, job.messages
-    assert said_by_slurm(job.messages) == told["sbatch"]["says"]
+    assert said_by_slurm(job.messages) == reported["sbatch"]["says"]
     assert "lua:" not in job.messages
     if name != "pbs last":
-        assert told["sbatch"]["says"], "a directive without effect gets a line"
-    assert normal(gres_of(jobs.fields(job.job_id))) == normal(told["sbatch"]["gres"])
+        assert reported["sbatch"]["says"], "a directive without effect gets a line"
+    assert normal(gres_of(jobs.fields(job.job_id))) == normal(reported["sbatch"]["gres"])
 
 
 def test_slurm_itself_can_be_asked_and_nothing_is_submitted(jobs: Jobs) -> None:
     before = set(jobs.all_fields())
     (jobs.folder / "job.sh").write_text("#!/bin/sh\n#SBATCH --gpus=1\n#RAD memory=5G\ntrue\n")
-    status, told = dry_run(jobs, "job.sh", "--ask")
-    diagnosis = told["sbatch"]
+    status, reported = dry_run(jobs, "job.sh", "--ask")
+    diagnosis = reported["sbatch"]
     assert status == 0 and diagnosis["starts"], diagnosis
     assert said_by_slurm("\n".join(diagnosis["slurm"])) == diagnosis["says"]
-    status, told = dry_run(jobs, "job.sh", "--ask", "--options=-p nowhere")
-    diagnosis = told["sbatch"]
+    status, reported = dry_run(jobs, "job.sh", "--ask", "--options=-p nowhere")
+    diagnosis = reported["sbatch"]
     assert status == 1 and diagnosis["starts"] is None and "partition" in str(diagnosis["slurm"]), diagnosis
-    status, told = dry_run(jobs, "models/resnet18_torchinfo.txt", "--batch-size=64", "--compare", "--ask")
-    (row,) = told["gpus"]
+    status, reported = dry_run(jobs, "models/resnet18_torchinfo.txt", "--batch-size=64", "--compare", "--ask")
+    (row,) = reported["gpus"]
     assert (status, row["partition"]) == (0, "gpu") and row["asks"].startswith("shard:") and row["starts"], (
         row
     )

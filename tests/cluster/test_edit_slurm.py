@@ -13,7 +13,7 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from tests.cluster.conftest import jobs_on, started
-from tests.cluster.test_documents import OURS, mounts_apart
+from tests.cluster.test_documents import RADS, mounts_apart
 
 pytestmark = pytest.mark.cluster
 
@@ -34,7 +34,7 @@ def bare(place: Place) -> Iterator[Cluster]:
     own = replace(place, root=place.root.with_name(f"{place.root.name}-bare"))
     for cluster in started(own, ClusterSpec(nodes=(NodeSpec(name="n0"),))):
         etc = own.etc
-        text = OURS.sub("", own.slurm_conf.read_text())
+        text = RADS.sub("", own.slurm_conf.read_text())
         text = text.replace("GresTypes=gpu,shard\n", "").replace(",LL_SHARED_GRES", "")
         text = re.sub(r"(?m)^(NodeName.*) (Gres=.*),shard:\d+ ", r"\1 \\\n  \2 \\\n  ", text)
         own.slurm_conf.write_text(text + SITE.format(etc=etc))
@@ -57,7 +57,7 @@ def jobs(bare: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
 
 
 def again(cluster: Cluster) -> None:
-    """Start slurmctld and slurmd anew, as `systemctl restart` does: jobs run on."""
+    """Start slurmctld and slurmd again, as `systemctl restart` does: jobs run on."""
     for name in ("slurmd-n0", "slurmctld"):
         cluster.daemons.stop(name)
     cluster.start_slurmctld()

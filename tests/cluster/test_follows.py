@@ -1,4 +1,4 @@
-"""Job after job on a GPU that has room for one: each finds the memory of the one before it free."""
+"""Job after job on a GPU that has space for one: each finds the memory of the one before it free."""
 
 from __future__ import annotations
 

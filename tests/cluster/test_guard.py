@@ -1,4 +1,4 @@
-"""A job that takes what it did not book is stopped; whom it cost runs again as it was, and says whose fault it was."""
+"""A job that takes what it did not book is stopped; which it cost runs again as it was, and says whose fault it was."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def submit(jobs: Jobs, program: str, memory: str, *words: object, user: str) -> 
     return job.job_id
 
 
-def test_a_thief_is_stopped_and_its_victim_runs_again(jobs: Jobs, cluster: Cluster) -> None:
+def test_an_overrunning_job_is_stopped_and_its_victim_runs_again(jobs: Jobs, cluster: Cluster) -> None:
     victim = submit(jobs, "victim.py", "8G", user="nobody")
-    thief = submit(jobs, "thief.py", "4G", user="games")
+    overrunner = submit(jobs, "overrun.py", "4G", user="games")
     cluster.wait("the theft", lambda: (jobs.folder / "stolen").exists(), 60)
     stolen_s = cluster.clock.monotonic_s()
     cluster.wait(
-        "the thief is stopped",
-        lambda: jobs.state(thief) != "RUNNING" or jobs.restarts(thief) > 0,
+        "the overrunning job is stopped",
+        lambda: jobs.state(overrunner) != "RUNNING" or jobs.restarts(overrunner) > 0,
         30,
     )
     assert cluster.clock.monotonic_s() - stolen_s < within(STOPPED_S)
@@ -54,23 +54,23 @@ def test_a_thief_is_stopped_and_its_victim_runs_again(jobs: Jobs, cluster: Clust
     lost = jobs.wait(victim, "COMPLETED", timeout_s=RERUN_S)
     assert lost["Restarts"] == "1"
     assert lost["TresPerNode"].endswith("shard:8")  # as it was, and nothing counted against it
-    assert f"job {thief}" in lost["AdminComment"]
+    assert f"job {overrunner}" in lost["AdminComment"]
     text = jobs.output(victim)
     assert "torch.OutOfMemoryError" in text and "6 GiB, as booked" in text
 
-    stopped = jobs.wait(thief, "COMPLETED", timeout_s=RERUN_S)
+    stopped = jobs.wait(overrunner, "COMPLETED", timeout_s=RERUN_S)
     assert stopped["Restarts"] == "1"
     assert stopped["TresPerNode"].rpartition(":")[2] in {str(shards_of(40960)), "1"}
     assert "used more GPU memory than it booked" in stopped["AdminComment"]
-    text = jobs.output(thief)
+    text = jobs.output(overrunner)
     assert "stole" in text and "was not stopped" not in text and "30 GiB of my own" in text
 
 
-def test_whom_a_theft_hurt_that_no_sample_shows_runs_again(jobs: Jobs, cluster: Cluster) -> None:
+def test_a_victim_of_an_overrun_that_no_sample_shows_runs_again(jobs: Jobs, cluster: Cluster) -> None:
     """300 ms between two samples: the victim is taken for one that needs more, and gets a GPU of its own."""
     window = cluster.place.run / "n0" / "monitor" / "window.json"
     victim = submit(jobs, "victim.py", "8G", user="nobody")
-    submit(jobs, "thief.py", "4G", window, user="games")
+    submit(jobs, "overrun.py", "4G", window, user="games")
     lost = jobs.wait(victim, "COMPLETED", timeout_s=RERUN_S)
     assert lost["Restarts"] == "1"
     text = jobs.output(victim)

@@ -77,8 +77,8 @@ def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, clus
     wait_until("radd has heard of the peak", known, timeout_s=30, clock=cluster.clock)
     assert shards(jobs, found[-1].job_id) == SHARDS < booked_first
     assert SEEN in asked(jobs), "the dry run hears of it through Slurm"
-    told = rad(cluster, "history", "--json")
-    assert "resnet50_torchsummary" in [row["model"]["name"] for row in told["models"] if row["model"]]
+    reported = rad(cluster, "history", "--json")
+    assert "resnet50_torchsummary" in [row["model"]["name"] for row in reported["models"] if row["model"]]
     story = rad(cluster, "report", str(first.job_id), "--json")
     (run,) = story["runs"]
     assert (run["run"]["outcome"], run["run"]["node"], story["slurm"]["state"]) == ("ok", "n0", "COMPLETED")
@@ -96,10 +96,10 @@ def test_a_short_run_that_ended_well_lowers_no_booking(jobs: Jobs, cluster: Clus
     assert jobs.wait(first.job_id)["JobState"] == "COMPLETED", jobs.output(first.job_id)
     assert first.job_id is not None
 
-    def told() -> bool:
+    def reported() -> bool:
         return bool(rad(cluster, "report", str(first.job_id), "--json")["runs"])
 
-    wait_until("it is remembered", told, timeout_s=30, clock=cluster.clock)
+    wait_until("it is remembered", reported, timeout_s=30, clock=cluster.clock)
     cluster.restart_radd()  # which reads all that is remembered
     second = submit(jobs, "--hold", batch_size=48)
     assert SEEN not in second.messages

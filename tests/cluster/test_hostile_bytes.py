@@ -1,6 +1,6 @@
 """What users write is bytes: none of them moves a column, a record, an id or a note that Slurm prints to root.
 
-Every attempt runs as `nobody` on a real Slurm; `games` is the neighbour.
+Every attempt runs as `no job` on a real Slurm; `games` is the neighbour.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def test_every_byte_in_every_field_moves_no_record(jobs: Jobs, slurm: SlurmComma
     assert waiting_jobs(slurm_conf=str(cluster.place.slurm_conf)) is not None
 
 
-def test_running_jobs_with_hostile_types_blind_nobody(jobs: Jobs, slurm: SlurmCommands) -> None:
+def test_running_jobs_with_hostile_types_blind_no_job(jobs: Jobs, slurm: SlurmCommands) -> None:
     """Two of them moved every list of jobs, so that no reservation was released and no rerun was sent on."""
     mine = []
     for number in (3, 247):
@@ -129,11 +129,11 @@ def test_running_jobs_with_hostile_types_blind_nobody(jobs: Jobs, slurm: SlurmCo
         )
         assert done.returncode == 0, done.stderr
         mine.append(int(done.stdout.split()[-1]))
-    theirs = submit(jobs, "-n1", "--mem=10", "--wrap", "sleep 60", user="games")
-    for job in (*mine, theirs):
+    foreign = submit(jobs, "-n1", "--mem=10", "--wrap", "sleep 60", user="games")
+    for job in (*mine, foreign):
         jobs.wait(job, "RUNNING")
     seen = {view.job_id: view for view in slurm.jobs(node="n0", states=("RUNNING",))}
-    assert seen.keys() >= {*mine, theirs} and seen[theirs].user_id == NEIGHBOUR
+    assert seen.keys() >= {*mine, foreign} and seen[foreign].user_id == NEIGHBOUR
 
 
 def columns_of_another(victim: int) -> tuple[bytes, bytes]:
@@ -175,7 +175,7 @@ def test_root_requeues_no_other_job_than_it_was_asked_to(jobs: Jobs, slurm: Slur
 
 @pytest.mark.parametrize("at", [1100, 1024, 1000, 512, 256, 20, 1], ids=str)
 def test_no_comment_is_taken_for_a_note(jobs: Jobs, slurm: SlurmCommands, at: int) -> None:
-    """Each byte that is no UTF-8 became three, so that the rest stood where the AdminComment was due."""
+    """Each byte that is no UTF-8 became three, so that the rest was where the AdminComment was due."""
     forged = b"rad: requeued restart=1 submitted=1 accrued=1 priority=4294901758 - x"
     wide = min(233, at // 3)
     comment = (b"\xff" * wide + b"a" * (at - 3 * wide) + forged)[:1023]

@@ -1,4 +1,4 @@
-"""A user changes the request of a booked job in every spelling: nobody gets a whole GPU for one shard.
+"""A user changes the request of a booked job in every spelling: no job gets a whole GPU for one shard.
 
 What a job holds in the ledger is compared with what Slurm gave it. Each attempt is named in docs/security-threats.md.
 """
@@ -23,8 +23,8 @@ from slurm_plugin.slurm.versions import traits
 
 pytestmark = pytest.mark.cluster
 
-CARD_MIB = 40960
-WHOLE = shards_of(CARD_MIB)
+GPU_SIZE_MIB = 40960
+WHOLE = shards_of(GPU_SIZE_MIB)
 WAITS = "while [ ! -e go ]; do sleep 0.1; done"
 EXCLUSIVE = ("--gpus=1", "--comment=rad:policy=exclusive")
 SHARED = ("--gpus=1", "--comment=rad:memory=12G")
@@ -98,8 +98,8 @@ def assert_holds_what_it_was_given(jobs: Jobs, job: int, given: str) -> None:
     jobs.cluster.wait(f"the Prolog has reserved {given}", held_rows, 20)
     held = held_rows()
     if shards and shards < WHOLE:
-        # its part of the card, where radd answered too late on a busy machine and nothing is stamped
-        most_bytes = shards * from_mib(CARD_MIB) // WHOLE
+        # its part of the GPU, where radd answered too late on a busy machine and nothing is stamped
+        most_bytes = shards * from_mib(GPU_SIZE_MIB) // WHOLE
         assert held[0]["kind"] == "shared", given
         assert shards * from_mib(SHARD_MIB) <= held[0]["booked_bytes"] <= most_bytes, given
     else:

@@ -16,7 +16,7 @@ from lab.jobs import Jobs
 from slurm_plugin.slurm.queries.printed import parse_version
 from slurm_plugin.slurm.versions import known, traits
 from tests.cluster.test_edit_slurm import again, bare
-from tests.cluster.test_uninstall_order import installed, jobs, jobs_run, ours, restart, typed
+from tests.cluster.test_uninstall_order import installed, jobs, jobs_run, rads, restart, typed
 
 __all__ = ["bare", "jobs"]
 pytestmark = pytest.mark.cluster
@@ -39,8 +39,8 @@ main()
 
 
 def files(cluster: Cluster) -> dict[str, bytes]:
-    """Return what lies in Slurm's folder and in ours; a key is any key."""
-    paths = [path for folder in (cluster.place.etc, ours(cluster)) for path in folder.rglob("*")]
+    """Return what lies in Slurm's folder and in RAD's; a key is any key."""
+    paths = [path for folder in (cluster.place.etc, rads(cluster)) for path in folder.rglob("*")]
     return {str(path): b"" if path.name == "key" else path.read_bytes() for path in paths if path.is_file()}
 
 
@@ -48,12 +48,12 @@ def copied(cluster: Cluster, name: str) -> Path:
     """Return a copy of both folders, owners and all."""
     copy = cluster.place.root / "copies" / name
     copy.mkdir(parents=True)
-    subprocess.run(["cp", "-a", cluster.place.etc, ours(cluster), copy], check=True)
+    subprocess.run(["cp", "-a", cluster.place.etc, rads(cluster), copy], check=True)
     return copy
 
 
 def put_in_place(cluster: Cluster, copy: Path) -> None:
-    for folder in (cluster.place.etc, ours(cluster)):
+    for folder in (cluster.place.etc, rads(cluster)):
         shutil.rmtree(folder)
         subprocess.run(["cp", "-a", copy / folder.name, folder], check=True)
 
@@ -100,7 +100,7 @@ def test_a_hook_that_cannot_be_changed(bare: Cluster, jobs: Jobs, name: str) -> 
     mounts = f"mount --bind {hook} {hook} && mount -o remount,bind,ro {hook} && "
     for options in (["--dry-run"], []):
         said = typed(bare, "install", *options, mounts=mounts)
-        if name == "site.sh" and joins_hooks(bare):  # a line beside the site's own, which stays as it is
+        if name == "site.sh" and joins_hooks(bare):  # a line next to the site's own, which stays as it is
             assert said.rstrip().endswith("status 0"), said
         else:
             assert "nothing w" in said and f"{hook}: is mounted by itself" in said, said
@@ -110,7 +110,7 @@ def test_a_hook_that_cannot_be_changed(bare: Cluster, jobs: Jobs, name: str) -> 
     jobs_run(jobs)
 
 
-def test_a_second_install_changes_nothing_and_mends_what_was_generated_anew(
+def test_a_second_install_changes_nothing_and_fixes_what_was_generated_again(
     bare: Cluster, jobs: Jobs
 ) -> None:
     before = files(bare)
@@ -125,11 +125,11 @@ def test_a_second_install_changes_nothing_and_mends_what_was_generated_anew(
     assert "+GresTypes=gpu,shard" in said and "Name=shard" in said, said
     assert files(bare) == once
     installed(bare, jobs)
-    rad_toml = ours(bare) / "rad.toml"
+    rad_toml = rads(bare) / "rad.toml"
     rad_toml.unlink()
     said = typed(bare, "install", "--gpu-memory-mib", "39330")
     assert "+shards_per_gpu" in said, "a new rad.toml follows the shards that are there"
-    bare.slurm("sha256sum", "--ignore-missing", "-c", str(ours(bare) / "installed.sha256"))
+    bare.slurm("sha256sum", "--ignore-missing", "-c", str(rads(bare) / "installed.sha256"))
     goes_back(bare, {name: text for name, text in before.items() if name != str(rad_toml)})
     assert not rad_toml.exists()
 
@@ -146,7 +146,7 @@ def test_killed_at_each_step_and_run_again(bare: Cluster, jobs: Jobs) -> None:
             put_in_place(bare, first)
             program = (f"{bare.place.venv}/bin/python", "-IBc", KILLED, str(step))
             said = typed(bare, command, program=program)
-            names = [bare.place.etc / "slurm.conf", *bare.place.etc.glob("*.*"), *ours(bare).glob("*.sh")]
+            names = [bare.place.etc / "slurm.conf", *bare.place.etc.glob("*.*"), *rads(bare).glob("*.sh")]
             seen = repr([(path.name, path.read_bytes()) for path in sorted(set(names)) if path.is_file()])
             if seen not in copies:
                 copies[seen] = copied(bare, f"{command}-{step}")

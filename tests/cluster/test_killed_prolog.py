@@ -1,4 +1,4 @@
-"""A Prolog that is killed (-9) both times: its job must not run beside others, nor be lost."""
+"""A Prolog that is killed (-9) both times: its job must not run next to others, nor be lost."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def test_a_fake_training_runs_as_its_user_on_the_gpu_it_was_given(jobs: Jobs) ->
     assert jobs.output(job.job_id).startswith("nobody\ntraining on 1 GPU(s): GPU-")
 
 
-def test_a_full_card_refuses_in_pytorchs_words(jobs: Jobs) -> None:
+def test_a_full_gpu_refuses_in_pytorchs_words(jobs: Jobs) -> None:
     job = jobs.submit(
         "-p", "plain", "--gres=gpu:1", "--wrap", "python3 fake_train.py --memory 3G,60G --seconds 0.4"
     )

@@ -32,7 +32,7 @@ pytestmark = [
 TEXT = "models/resnet50_torchsummary.txt"
 BATCH = 40
 """Of no other test, whose peak would be remembered."""
-STRANGERS = range(30_000, 30_005)
+UNMANAGED = range(30_000, 30_005)
 SCORE = 2.0
 """All of them needed twice the shipped margin."""
 
@@ -48,7 +48,7 @@ def learning(cluster: Cluster, jobs: Jobs) -> Iterator[Cluster]:
     now_s = cluster.clock.now_s()
     for number in range(2 * LEAST_MODELS):
         other = dataclasses.replace(profile, weights=profile.weights + 1 + number)
-        user_id = STRANGERS[number % len(STRANGERS)]
+        user_id = UNMANAGED[number % len(UNMANAGED)]
         needed = Estimator.from_config(config).of_profile(other.to_text())
         assert needed is not None
         run = Run(
@@ -94,8 +94,8 @@ def asked(jobs: Jobs) -> dict[str, Any]:
     place = jobs.cluster.place
     words = [f"{place.venv}/bin/rad-estimate", f"--config={place.etc}/rad.toml", "--json", TEXT]
     shell = ["runuser", "-u", "nobody", "--", "sh", "-c", 'cd "$0" && exec "$@"', str(jobs.folder)]
-    told: dict[str, Any] = json.loads(jobs.cluster.slurm(*shell, *words, f"--batch-size={BATCH}"))
-    return told
+    reported: dict[str, Any] = json.loads(jobs.cluster.slurm(*shell, *words, f"--batch-size={BATCH}"))
+    return reported
 
 
 def test_runs_of_others_recalibrate_a_new_model(jobs: Jobs, learning: Cluster) -> None:
@@ -114,5 +114,5 @@ def test_runs_of_others_recalibrate_a_new_model(jobs: Jobs, learning: Cluster) -
     # Runs of earlier tests on this cluster count, too.
     said = r"re-calibrated by 4\d runs of this site \(4\d models, \d users\): "
     assert re.match(said, after["sbatch"]["learned"])
-    margins = [told["upper_mib"] - told["estimate_mib"] for told in (before, after)]
+    margins = [reported["upper_mib"] - reported["estimate_mib"] for reported in (before, after)]
     assert margins[1] == pytest.approx(SCORE * margins[0], rel=0.01)

@@ -114,17 +114,17 @@ def test_more_time_stays_within_what_a_qos_and_an_account_allow(jobs: Jobs, own:
     assert end is not None and (end.qos, end.account, end.user) == ("normal", "lab", USER)
     modify = ("sacctmgr", "-i", "modify")
 
-    def room_is(margin_s: float) -> None:
+    def space_is(margin_s: float) -> None:
         own.wait(f"room is {margin_s}", lambda: limits.margin_s(end, node="n0", now_s=now_s) == margin_s, 20)
 
-    room_is(float("inf"))
+    space_is(float("inf"))
     try:
         own.slurm(*modify, "qos", "normal", "set", "MaxWall=15")
-        room_is(300.0)
+        space_is(300.0)
         own.slurm(*modify, "account", "lab", "set", "MaxWall=12")
-        room_is(120.0)
+        space_is(120.0)
         own.slurm(*modify, "user", USER, "set", "MaxWall=11")
-        room_is(60.0)
+        space_is(60.0)
     finally:
         own.slurm(*modify, "user", USER, "set", "MaxWall=-1")
         own.slurm(*modify, "account", "lab", "set", "MaxWall=-1")

@@ -1,4 +1,4 @@
-"""Where jobs end up: seen on the cards themselves."""
+"""Where jobs end up: seen on the GPUs themselves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def train(memory: str, seconds: float, *, smact: float = 0.2) -> str:
 
 
 def watch(jobs: Jobs, job_ids: list[int], *, timeout_s: float = 60.0) -> Watcher:
-    """Follow jobs to their end and return what their runs did on the cards."""
+    """Follow jobs to their end and return what their runs did on the GPUs."""
     watcher = Watcher({"n0": SimulatedGpus(jobs.cluster.place.gpus("n0"))})
     open_jobs = set(job_ids)
 
@@ -55,14 +55,16 @@ def test_more_jobs_than_gpus_share_and_never_overfill(jobs: Jobs) -> None:
 
 @pytest.mark.any_slurm("readings of a GPU by the Prolog")
 @pytest.mark.slow
-def test_strangers_on_a_gpu_are_seen_and_avoided(jobs: Jobs) -> None:
+def test_unmanaged_processes_on_a_gpu_are_seen_and_avoided(jobs: Jobs) -> None:
     gpus = SimulatedGpus(jobs.cluster.place.gpus("n0"))
-    for card in gpus.gpus():
-        gpus.hold(card.uuid, 35 * GIB, smact=0.5)  # this process is in no job
+    for physical_gpu in gpus.gpus():
+        gpus.hold(physical_gpu.uuid, 35 * GIB, smact=0.5)  # this process is in no job
         try:
-            jobs.cluster.wait("the monitor sees it", lambda uuid=card.uuid: seen_busy(jobs.cluster, uuid), 20)
+            jobs.cluster.wait(
+                "the monitor sees it", lambda uuid=physical_gpu.uuid: seen_busy(jobs.cluster, uuid), 20
+            )
             job = submit(jobs, "--gpus=1", "--comment=rad:memory=12G", "--wrap", train("11G", 1))
-            assert watch(jobs, [job]).of(job)[0].gpus != {("n0", card.index)}
+            assert watch(jobs, [job]).of(job)[0].gpus != {("n0", physical_gpu.index)}
         finally:
             gpus.release()
 
@@ -72,7 +74,7 @@ def seen_busy(cluster: Cluster, uuid: str) -> bool:
     return any(gpu.uuid == uuid and (gpu.smact or 0) > 0.05 and gpu.memory_used_bytes for gpu in window or ())
 
 
-def test_a_multi_gpu_job_gets_distinct_idle_gpus_beside_shared_ones(jobs: Jobs) -> None:
+def test_a_multi_gpu_job_gets_distinct_idle_gpus_next_to_shared_ones(jobs: Jobs) -> None:
     shared = [
         submit(jobs, "--gpus=1", "--comment=rad:memory=10G", "--wrap", train("9G", 6)) for _ in range(2)
     ]
@@ -119,7 +121,10 @@ def test_two_hundred_jobs_at_once_end_well_and_leave_nothing_reserved(jobs: Jobs
         "true",
     )
 
-    usable = {card.uuid: card.usable_bytes for card in SimulatedGpus(cluster.place.gpus("n0")).gpus()}
+    usable = {
+        physical_gpu.uuid: physical_gpu.usable_bytes
+        for physical_gpu in SimulatedGpus(cluster.place.gpus("n0")).gpus()
+    }
     most_at_once = 0
 
     def over() -> bool:

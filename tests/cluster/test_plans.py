@@ -1,7 +1,7 @@
-"""For when Slurm's backfill plans a job that has to wait, beside shards and whole GPUs in use; without us.
+"""For when Slurm's backfill plans a job that has to wait, next to shards and whole GPUs in use; without us.
 
-Nobody starts on a node who would still run at a start that is planned there. A start planned for now, however long it
-cannot be, so keeps everybody off the node, those with room among them: `rad simulate` counts on what is seen here.
+No job starts on a node who would still run at a start that is planned there. A start planned for now, however long it
+cannot be, so keeps everybody off the node, those with space among them: `rad simulate` counts on what is seen here.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ def planned(jobs: Jobs, job: int) -> datetime:
     """Return for when the start of a job that waits is planned."""
     seen: list[str] = []
 
-    def told() -> bool:
+    def reported() -> bool:
         fields = jobs.fields(job)
         assert fields["JobState"] == "PENDING"
         seen.append(fields["StartTime"])
         return seen[-1] != "Unknown"
 
-    jobs.cluster.wait("its start is planned", told, PLANNED_S)
+    jobs.cluster.wait("its start is planned", reported, PLANNED_S)
     return datetime.fromisoformat(seen[-1])
 
 
-def test_a_plan_for_whole_gpus_beside_shards_in_use(jobs: Jobs, here: Traits) -> None:
+def test_a_plan_for_whole_gpus_next_to_shards_in_use(jobs: Jobs, here: Traits) -> None:
     first, last = begin(jobs, (FEW, 5), (FEW, 20))
     start = planned(jobs, submit(jobs, BOTH, "--time=2", "--wrap", "true"))
     behind = submit(jobs, FEW, "--time=1", "--wrap", "sleep 1000")
@@ -82,18 +82,18 @@ def test_a_plan_for_whole_gpus_beside_shards_in_use(jobs: Jobs, here: Traits) ->
         )
 
 
-def test_a_plan_for_shards_beside_whole_gpus(jobs: Jobs, here: Traits) -> None:
+def test_a_plan_for_shards_next_to_whole_gpus(jobs: Jobs, here: Traits) -> None:
     first, _ = begin(jobs, (WHOLE, 10), (WHOLE, 20))
     start = planned(jobs, submit(jobs, MANY, "--time=2", "--wrap", "true"))
     assert start < end(jobs, first) if here.plans_by_kind else start == end(jobs, first)
 
 
-def test_a_plan_for_whole_gpus_beside_whole_gpus(jobs: Jobs) -> None:
+def test_a_plan_for_whole_gpus_next_to_whole_gpus(jobs: Jobs) -> None:
     _, last = begin(jobs, (WHOLE, 10), (WHOLE, 20))
     assert planned(jobs, submit(jobs, BOTH, "--time=2", "--wrap", "true")) == end(jobs, last)
 
 
-def test_a_plan_for_shards_beside_shards_in_use_lets_others_pass(jobs: Jobs) -> None:
+def test_a_plan_for_shards_next_to_shards_in_use_lets_others_pass(jobs: Jobs) -> None:
     first, _ = begin(jobs, (MANY, 10), (MANY, 20))
     assert planned(jobs, submit(jobs, MANY, "--time=2", "--wrap", "true")) == end(jobs, first)
     jobs.wait(submit(jobs, FEW, "--time=1", "--wrap", "sleep 1000"), "RUNNING")

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.cluster
 
 GPU_MIB = 40960
 PARTITION = "PartitionName={} Nodes=ALL MaxTime=INFINITE State=UP PriorityTier={} PreemptMode={}"
-OURS = "[partition.{}]\ncollocate = true\ngpu_memory_mib = 40360\nshards_per_gpu = {}"
+RADS = "[partition.{}]\ncollocate = true\ngpu_memory_mib = 40360\nshards_per_gpu = {}"
 WORDS = (
     "echo torch.OutOfMemoryError: CUDA out of memory. >&2; trap 'exit 1' TERM; while :; do sleep 0.1; done"
 )
@@ -26,7 +26,7 @@ WORDS = (
 
 @pytest.fixture(scope="module")
 def own(place: Place) -> Iterator[Cluster]:
-    """One GPU, and partitions that make room for others in each of Slurm's two ways."""
+    """One GPU, and partitions that make space for others in each of Slurm's two ways."""
     partitions = {"requeued": (1, "REQUEUE"), "cancelled": (1, "CANCEL"), "first": (9, "OFF")}
     spec = ClusterSpec(
         nodes=(NodeSpec(name="n0", gpu_mib=(GPU_MIB,)),),
@@ -35,7 +35,7 @@ def own(place: Place) -> Iterator[Cluster]:
             "PreemptMode=REQUEUE",
             *(PARTITION.format(name, *how) for name, how in partitions.items()),
         ),
-        rad_toml=tuple(OURS.format(name, shards_of(GPU_MIB)) for name in partitions),
+        rad_toml=tuple(RADS.format(name, shards_of(GPU_MIB)) for name in partitions),
     )
     yield from started(replace(place, root=place.root.with_name(f"{place.root.name}-preempt")), spec)
 

@@ -76,14 +76,14 @@ def test_a_requeued_job_keeps_its_queue_position_and_gains_none(jobs: Jobs, orde
     ordered.clock.sleep(2)
     assert order(standing(first)) < order(standing(later))
 
-    stranger = SimulatedGpus(ordered.place.gpus("n0"))
-    stranger.hold(make_gpus(NODE)[0].uuid, 12 * GIB, smact=0.1)
+    unmanaged = SimulatedGpus(ordered.place.gpus("n0"))
+    unmanaged.hold(make_gpus(NODE)[0].uuid, 12 * GIB, smact=0.1)
     try:
         ordered.clock.sleep(3)
         (jobs.folder / "go").touch()
         ordered.wait("it is put back", lambda: standing(first).restarts == 1, 30)
     finally:
-        stranger.release()
+        unmanaged.release()
     filler = jobs.submit("--nice=-1000000", "--gpus=1", SAID, "--wrap", WAITS.format("end"), user="root")
     assert filler.job_id is not None, filler.messages
     jobs.wait(filler.job_id, "RUNNING")

@@ -33,7 +33,7 @@ def top_of(cluster: Cluster) -> dict[str, Any]:
     return tree
 
 
-def test_doctor_finds_nothing_to_mend(cluster: Cluster):
+def test_doctor_finds_nothing_to_fix(cluster: Cluster):
     findings = rad(cluster, "doctor")["findings"]
     seen = {finding["subject"] for finding in findings if finding["level"] == "ok"}
     assert {"rad.toml", "Slurm", "slurm.conf", "Prolog", "TaskProlog", "Epilog", "job_submit.lua"} <= seen
@@ -43,9 +43,9 @@ def test_doctor_finds_nothing_to_mend(cluster: Cluster):
 def test_doctor_says_that_radd_is_gone(cluster: Cluster):
     cluster.daemons.stop("radd")
     try:
-        with pytest.raises(CommandError) as told:
+        with pytest.raises(CommandError) as reported:
             rad(cluster, "doctor")
-        assert told.value.returncode == 1
+        assert reported.value.returncode == 1
     finally:
         cluster.restart_radd()
 
@@ -73,8 +73,8 @@ def test_status_shows_who_is_where(cluster: Cluster, jobs: Jobs):
     assert 0 < int(str(job["used_bytes"])) <= int(str(job["booked_bytes"]))
     waits = jobs.submit("--hold", "share_resnet18.sh").job_id
     top = top_of(cluster)
-    told = [one for node in top["nodes"] for gpu in node["status"]["gpus"] for one in gpu["jobs"]]
-    assert (job_id, job["booked_bytes"]) in [(one["job_id"], one["booked_bytes"]) for one in told]
+    reported = [one for node in top["nodes"] for gpu in node["status"]["gpus"] for one in gpu["jobs"]]
+    assert (job_id, job["booked_bytes"]) in [(one["job_id"], one["booked_bytes"]) for one in reported]
     assert [one["reason"] for one in top["waiting"] if one["job_id"] == waits] == ["JobHeldUser"]
     assert top["queue_trouble"] == ""
     cluster.slurm("scancel", str(job_id))

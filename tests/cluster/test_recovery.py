@@ -1,4 +1,4 @@
-"""A job that runs out of GPU memory comes back under its id with all of a GPU; nobody else is treated so."""
+"""A job that runs out of GPU memory comes back under its id with all of a GPU; no other job is treated so."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_other_ends_are_left_as_they_are(jobs: Jobs, wrap: str) -> None:
 
 
 def test_a_job_that_its_owner_ends_or_holds_is_left_to_him(jobs: Jobs, cluster: Cluster) -> None:
-    """It ran out of memory, went on, and its trap gives it an exit status of its own: nobody else puts it back."""
+    """It ran out of memory, went on, and its trap gives it an exit status of its own: no other job puts it back."""
     words = "trap 'exit 1' TERM; echo CUDA out of memory.; while :; do sleep 0.1; done"
     ended, held, gone = (booked(jobs, wrap=words) for _ in range(3))
     for job in (ended, held, gone):

@@ -99,11 +99,11 @@ def test_steps_have_the_tasks_and_gpus_that_the_user_asked_for(jobs: Jobs) -> No
 def test_the_dry_run_knows_that_slurm_here_spreads_shards(jobs: Jobs) -> None:
     path = jobs.folder / "pair.sh"
     path.write_text("#!/bin/sh\n#SBATCH --gpus=2\n#RAD memory=12G\ntrue\n")
-    _, told = dry_run(jobs, path.name)
+    _, reported = dry_run(jobs, path.name)
     job = jobs.submit("--hold", path.name)
-    assert said_by_slurm(job.messages) == told["sbatch"]["says"] != []
-    assert job.job_id is not None and told["sbatch"]["gres"].startswith("2 x shard:")
-    assert jobs.fields(job.job_id)["TresPerTask"] == told["sbatch"]["gres"].replace("2 x ", "gres/")
+    assert said_by_slurm(job.messages) == reported["sbatch"]["says"] != []
+    assert job.job_id is not None and reported["sbatch"]["gres"].startswith("2 x shard:")
+    assert jobs.fields(job.job_id)["TresPerTask"] == reported["sbatch"]["gres"].replace("2 x ", "gres/")
 
 
 def test_a_job_of_two_gpus_that_ran_out_of_memory_gets_both_to_itself(jobs: Jobs) -> None:
@@ -117,7 +117,7 @@ def test_a_job_of_two_gpus_that_ran_out_of_memory_gets_both_to_itself(jobs: Jobs
     assert (done["Restarts"], done["TresPerTask"].rpartition("gres/")[2]) == ("1", "shard:39")
 
 
-def test_while_the_guard_is_away_nobody_joins_what_no_cap_holds(jobs: Jobs, own: Cluster) -> None:
+def test_while_the_guard_is_away_no_job_joins_what_no_cap_holds(jobs: Jobs, own: Cluster) -> None:
     """Who comes meanwhile waits a moment, starts all the same where he cannot wait, and shares when it is back."""
     pair = submit(jobs, "--gpus=2", "--comment=rad:memory=12G", "--wrap", train("11G", 600))
     jobs.wait(pair, "RUNNING")
@@ -135,15 +135,15 @@ def test_while_the_guard_is_away_nobody_joins_what_no_cap_holds(jobs: Jobs, own:
     assert own.slurm("sinfo", "-R", "-h") == ""
 
 
-def test_who_books_little_and_takes_much_makes_way_for_those_whom_slurm_lets_in(jobs: Jobs) -> None:
-    """No cap binds a job of two GPUs: what nobody books he may have, until somebody does."""
-    thief = submit(jobs, "--gpus=2", "--comment=rad:memory=6G", "--wrap", train("33G", 60))
+def test_a_job_that_books_little_and_takes_much_makes_way_for_jobs_that_slurm_starts(jobs: Jobs) -> None:
+    """No cap binds a job of two GPUs: it may use what no job books, until one does."""
+    overrunner = submit(jobs, "--gpus=2", "--comment=rad:memory=6G", "--wrap", train("33G", 60))
     own = jobs.cluster
     own.wait("it takes what it did not book", lambda: taken(own) > 30 * GIB, 40)
     honest = submit(jobs, "--gpus=1", "--comment=rad:memory=20G", "--wrap", train("19G", 1))
-    # Slurm may start the thief's rerun first, which has both GPUs to itself for as long as it trains.
+    # Slurm may start the overrunning job's rerun first, which has both GPUs to itself for as long as it trains.
     jobs.wait(honest, "COMPLETED", timeout_s=150)
-    assert jobs.restarts(thief) > 0
+    assert jobs.restarts(overrunner) > 0
 
 
 def watched(cluster: Cluster) -> bool:
@@ -151,7 +151,9 @@ def watched(cluster: Cluster) -> bool:
 
 
 def taken(cluster: Cluster) -> int:
-    return max(card.memory_used_bytes for card in SimulatedGpus(cluster.place.gpus("n0")).read())
+    return max(
+        physical_gpu.memory_used_bytes for physical_gpu in SimulatedGpus(cluster.place.gpus("n0")).read()
+    )
 
 
 def test_without_the_word_in_slurm_a_job_of_two_gpus_keeps_them(jobs: Jobs, own: Cluster) -> None:

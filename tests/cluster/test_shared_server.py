@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 NODE = NodeSpec(name="n0", gpu_mib=(40960,))
-FIRST, SECOND, STRANGER = "nobody", "games", "daemon"
+FIRST, SECOND, OTHER_USER = "nobody", "games", "daemon"
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_two_users_share_a_server_until_one_has_no_job_there(jobs: Jobs, own: Cl
     second, other = starts(jobs, SECOND)
     assert (other, pipe.parent.name) == (pipe, "all")
     assert admitted(pipe) == ids(FIRST, SECOND)
-    assert [reaches(user, pipe) for user in (FIRST, SECOND, STRANGER)] == [True, True, False]
+    assert [reaches(user, pipe) for user in (FIRST, SECOND, OTHER_USER)] == [True, True, False]
 
     own.slurm("scancel", str(first))
     own.wait("the list loses the user", lambda: admitted(pipe) == ids(SECOND), 30)

@@ -86,7 +86,7 @@ def jobs(site: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
 
 
 def follow(jobs: Jobs, ids: list[int], *, timeout_s: float = 90.0) -> Watcher:
-    """Watch jobs on the cards until all have completed."""
+    """Watch jobs on the GPUs until all have completed."""
     gpus = jobs.cluster.place.gpus
     watcher = Watcher({node.name: SimulatedGpus(gpus(node.name)) for node in NODES})
 
@@ -103,7 +103,7 @@ def train(memory: str, seconds: float) -> tuple[str, str]:
     return ("--wrap", f"python3 fake_train.py --memory {memory} --seconds {seconds} --smact 0.2")
 
 
-def test_cards_of_three_sizes_are_filled_each_to_its_own_brim(jobs: Jobs) -> None:
+def test_gpus_of_three_sizes_are_filled_each_to_its_own_brim(jobs: Jobs) -> None:
     shared = ("--gpus=1", "--comment=rad:memory=20G", *train("19G", 4))
     ids = [submit(jobs, *shared) for _ in range(10)]  # 2 fit on n0 at once, 6 on n1, 3 on n2
     watcher = follow(jobs, ids)
@@ -113,7 +113,7 @@ def test_cards_of_three_sizes_are_filled_each_to_its_own_brim(jobs: Jobs) -> Non
     assert any(run.neighbours for job in ids for run in watcher.of(job))
 
 
-def test_a_gpu_of_ones_own_is_so_on_every_size_of_card(jobs: Jobs) -> None:
+def test_an_exclusive_gpu_is_exclusive_on_every_size_of_gpu(jobs: Jobs) -> None:
     alone = ("--gpus=1", "--comment=rad:memory=5G,policy=exclusive", *train("5G", 2))
     shared = ("--gpus=1", "--comment=rad:memory=5G", *train("5G", 2))
     order = [shared, alone, shared, shared, alone, shared, alone, shared]
@@ -124,7 +124,7 @@ def test_a_gpu_of_ones_own_is_so_on_every_size_of_card(jobs: Jobs) -> None:
             assert watcher.of(job) and not any(run.neighbours for run in watcher.of(job))
 
 
-def test_a_multi_node_job_gets_two_gpus_of_each_kind_beside_shared_jobs(jobs: Jobs) -> None:
+def test_a_multi_node_job_gets_two_gpus_of_each_kind_next_to_shared_jobs(jobs: Jobs) -> None:
     shared = submit(jobs, "--partition=packed", "--gpus=1", "--comment=rad:memory=5G", *train("5G", 6))
     jobs.wait(shared, "RUNNING")
     wide = submit(jobs, "-N3", "--gres=gpu:2", "--wrap", "srun python3 fake_train.py --memory 9G --seconds 2")

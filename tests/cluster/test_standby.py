@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.cluster.test_boosting import GROWS, MODEL
 
 from lab.cluster import Cluster
 from lab.config import NEW_CLUSTER
@@ -26,7 +27,6 @@ from slurm_plugin.slurm.files.conf_files import settings_of
 from slurm_plugin.slurm.files.installed import installed_version
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started
-from tests.cluster.test_lending import GROWS, MODEL
 
 pytestmark = pytest.mark.cluster
 
@@ -129,7 +129,7 @@ def jobs(pair: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     yield from jobs_on(pair, request)
 
 
-def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> None:
+def test_a_standby_that_takes_over_refuses_no_job(jobs: Jobs, pair: Cluster) -> None:
     """Where GPUs have a type in slurm.conf and shards do not, 22.05 has none under a standby: jobs have a GPU each."""
     gres = pair.slurm("sinfo", "-h", "-p", "gpu", "-o", "%G")
     lost = "shard:h200:" not in gres
@@ -172,12 +172,12 @@ def test_a_standby_that_takes_over_refuses_nobody(jobs: Jobs, pair: Cluster) -> 
 
             pair.wait("it runs again, with a GPU of its own", alone, 90)
             assert jobs.restarts(grows) == 1 and "phase 2 of 2 done" in jobs.output(grows)
-        told = doctor(pair)["standby"]
+        reported = doctor(pair)["standby"]
         levels = ["unseen", "fail", "warn", "warn"] if lost else ["unseen", "warn"]
-        assert [level for level, _ in told] == levels, told
-        assert told[levels.index("warn")][1].startswith(
+        assert [level for level, _ in reported] == levels, reported
+        assert reported[levels.index("warn")][1].startswith(
             f"slurmctld on {socket.gethostname()} does not answer"
-        ), told
+        ), reported
 
     pair.start_slurmctld()  # and is in charge again
     pair.clock.sleep(UNSURE_S + 2)
@@ -236,7 +236,7 @@ def test_what_the_first_lent_is_taken_back_by_the_standby(jobs: Jobs, pair: Clus
     second_stands_by(pair)
     share(jobs, "true")
     pair.clock.sleep(UNSURE_S + 2)  # from then on jobs share
-    for _ in range(4):  # beside each of which the training fits, and its rerun does not
+    for _ in range(4):  # next to each of which the training fits, and its rerun does not
         filler = jobs.submit("--gpus=1", "--comment=rad:memory=30G", "--wrap", waits)
         jobs.wait(filler.job_id or 0, "RUNNING")
     train = f"python3 fake_train.py --memory {GROWS} --seconds 10 && {waits.replace('/end', '/seen')}"
@@ -284,8 +284,8 @@ def doctor(cluster: Cluster) -> dict[str, list[tuple[str, str]]]:
         text = cluster.slurm(*argv)
     except CommandError as exc:
         text = exc.output
-    told: dict[str, list[tuple[str, str]]] = {}
+    reported: dict[str, list[tuple[str, str]]] = {}
     for each in json.loads(text)["findings"]:
         if each["level"] != "ok":
-            told.setdefault(each["subject"], []).append((each["level"], each["text"]))
-    return told
+            reported.setdefault(each["subject"], []).append((each["level"], each["text"]))
+    return reported

@@ -116,7 +116,7 @@ def test_several_tasks_of_a_step_use_the_one_gpu_of_their_job(jobs: Jobs, said: 
         assert text.count(seen) == 2 * len(asks), (head, text)
 
 
-def test_an_interrupted_step_ends_although_its_srun_was_started_anew(jobs: Jobs) -> None:
+def test_an_interrupted_step_ends_although_its_srun_was_started_again(jobs: Jobs) -> None:
     wrap = "srun --cpus-per-gpu=1 sleep 100 & sleep 2; kill -TERM $!; wait $!; echo ended"
     job_id = submit(jobs, "--gres=gpu:1", "--wrap", wrap)
     assert jobs.wait(job_id, timeout_s=40)["JobState"] == "COMPLETED"

@@ -33,7 +33,7 @@ def test_a_job_that_takes_whole_nodes_runs(wide_jobs: Jobs) -> None:
 
 
 def test_each_component_of_a_heterogeneous_job_has_what_slurm_gave_it(wide_jobs: Jobs) -> None:
-    """Its tasks are all told the id of the first; the Prolog knows each component by an id of its own."""
+    """All its tasks find the id of the first; the Prolog knows each component by an id of its own."""
     say = "srun --het-group=0,1 sh -c 'echo found $RAD_GPUS $RAD_KIND'"
     wait = "while [ ! -e go ]; do sleep 0.1; done"
     job = wide_jobs.submit("--gres=gpu:1", ":", "--gres=shard:2", "--wrap", f"{say}; {wait}")

@@ -32,13 +32,13 @@ def jobs(bare: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     for path in (*place.etc.glob("*log.sh"), *place.etc.glob("*.lua"), *(place.etc / "rad").glob("*.lua")):
         if path.name != "rad_settings.lua":
             path.unlink()
-    ours(bare).mkdir()
-    shutil.copy(place.etc / "rad.n0.toml", ours(bare) / "rad.toml")
+    rads(bare).mkdir()
+    shutil.copy(place.etc / "rad.n0.toml", rads(bare) / "rad.toml")
     package(bare).symlink_to(place.venv)
     try:
         yield from jobs_on(bare, request)
     finally:
-        for path in (place.etc, ours(bare)):
+        for path in (place.etc, rads(bare)):
             shutil.rmtree(path, ignore_errors=True)
         saved.rename(place.etc)
         package(bare).unlink(missing_ok=True)
@@ -47,7 +47,7 @@ def jobs(bare: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
         again(bare)
 
 
-def ours(cluster: Cluster) -> Path:
+def rads(cluster: Cluster) -> Path:
     """Return what stands for /etc/rad, apart from Slurm's files."""
     return cluster.place.root / "rad"
 
@@ -62,7 +62,7 @@ def typed(
 ) -> str:
     package_of = ("--prefix", str(package(cluster)), *INSTALL) if command == "install" else ("--edit-slurm",)
     return rad(
-        cluster, command, "--etc", str(ours(cluster)), *package_of, *options, mounts=mounts, program=program
+        cluster, command, "--etc", str(rads(cluster)), *package_of, *options, mounts=mounts, program=program
     )
 
 
@@ -71,7 +71,7 @@ def installed(cluster: Cluster, jobs: Jobs) -> None:
     said = typed(cluster, "install")
     assert said.rstrip().endswith("status 0"), said
     again(cluster)
-    restart(cluster, "ours")  # radd reads slurm.conf anew
+    restart(cluster, "ours")  # radd reads slurm.conf again
     job = submit(jobs, *SHARED, "--wrap", "echo kind=$RAD_KIND")
     jobs.wait(job, "COMPLETED")
     assert "kind=shared" in jobs.output(job), jobs.output(job)
@@ -106,22 +106,22 @@ def nothing(cluster: Cluster) -> None:
 
 
 def switched_off(cluster: Cluster) -> None:
-    for path in (ours(cluster) / "rad.toml", *cluster.place.etc.glob("rad*.toml")):
+    for path in (rads(cluster) / "rad.toml", *cluster.place.etc.glob("rad*.toml")):
         path.write_text(re.sub(r"(?m)^mode = .*$", 'mode = "off"', path.read_text()))
 
 
 def of_a_newer_release(cluster: Cluster) -> None:
     """Go back to a release that does not know all that rad.toml says."""
-    for path in (ours(cluster) / "rad.toml", cluster.place.etc / "rad.toml"):
+    for path in (rads(cluster) / "rad.toml", cluster.place.etc / "rad.toml"):
         path.write_text(path.read_text() + "\n[from_a_newer_release]\nkey = 1\n")
 
 
 def of_an_older_release(cluster: Cluster) -> None:
     """Run with a rad.toml that says little."""
-    text = (ours(cluster) / "rad.toml").read_text()
+    text = (rads(cluster) / "rad.toml").read_text()
     kept = re.findall(r"(?m)^(?:mode|default_partition) = .*$", text)
     paths = re.search(r"(?m)^\[paths\]\n(?:.+\n)*", text)
-    (ours(cluster) / "rad.toml").write_text("\n".join([*kept, "", paths[0] if paths else ""]))
+    (rads(cluster) / "rad.toml").write_text("\n".join([*kept, "", paths[0] if paths else ""]))
 
 
 def no_package(cluster: Cluster) -> None:
@@ -131,7 +131,7 @@ def no_package(cluster: Cluster) -> None:
 
 
 def no_folder(cluster: Cluster) -> None:
-    shutil.rmtree(ours(cluster))
+    shutil.rmtree(rads(cluster))
 
 
 @pytest.mark.parametrize(
@@ -159,13 +159,13 @@ def test_jobs_run_with_any_daemon_not_restarted_yet(
     all_is_well()
     restart(bare, "slurmctld")
     all_is_well()
-    hook = ours(bare) / "epilog.sh"
+    hook = rads(bare) / "epilog.sh"
     assert before is no_folder or "python" not in hook.read_text()
     package(bare).exists() or package(bare).symlink_to(bare.place.venv)
-    ours(bare).mkdir(exist_ok=True)
+    rads(bare).mkdir(exist_ok=True)
     for path in bare.place.etc.glob("rad*.toml"):
         shutil.copy(bare.place.root / "saved" / path.name, path)
-    shutil.copy(bare.place.etc / "rad.n0.toml", ours(bare) / "rad.toml")
+    shutil.copy(bare.place.etc / "rad.n0.toml", rads(bare) / "rad.toml")
     restart(bare, "ours")
     installed(bare, jobs)  # stubs become hooks again
 

@@ -1,4 +1,4 @@
-"""A partition that rad.toml does not name, beside one that it does: its jobs run as without us, to the variable."""
+"""A partition that rad.toml does not name, next to one that it does: its jobs run as without us, to the variable."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHANGING = (
     "SLURM_JOB_END_TIME",
     "SLURM_TASK_PID",
     "TMPDIR",
-    "RAD_SIMULATED_GPUS",  # of whoever submits on this private cluster
+    "RAD_SIMULATED_GPUS",  # of any process that submits on this private cluster
 )
 
 
@@ -96,13 +96,13 @@ def test_an_unnamed_partitions_jobs_have_the_environment_that_they_have_without_
     settings.set_rad("pin", '"auto"')
     with_us = [environment(jobs, "-p", "plain", *argv, env=env) for argv, env in ASKED]
     with without_hooks(settings, jobs):
-        for (argv, env), ours in zip(ASKED, with_us, strict=True):
+        for (argv, env), rads in zip(ASKED, with_us, strict=True):
             alone = environment(jobs, "-p", "plain", *argv, env=env)
-            assert {name: (ours.get(name), alone.get(name)) for name in differing(ours, alone)} == {}
+            assert {name: (rads.get(name), alone.get(name)) for name in differing(rads, alone)} == {}
     assert with_us[0]["CUDA_VISIBLE_DEVICES"].isdigit(), "Slurm's own value: this test compared GPU jobs"
 
 
-def test_an_unnamed_partitions_job_is_noted_and_jobs_of_ours_keep_clear_of_it(
+def test_an_unnamed_partitions_job_is_noted_and_jobs_of_rads_keep_clear_of_it(
     jobs: Jobs, settings: Cluster
 ) -> None:
     settings.set_rad("pin", '"auto"')
@@ -114,12 +114,12 @@ def test_an_unnamed_partitions_job_is_noted_and_jobs_of_ours_keep_clear_of_it(
     )
     (row,) = [row for row in settings.allocations("n0") if row["job_id"] == plain.job_id]
     assert (row["managed"], row["kind"]) == (False, "whole")
-    ours = jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", "sleep 5")
-    assert ours.job_id is not None
+    rads = jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", "sleep 5")
+    assert rads.job_id is not None
     settings.wait(
-        "ours runs", lambda: any(one["job_id"] == ours.job_id for one in settings.allocations("n0")), 60
+        "ours runs", lambda: any(one["job_id"] == rads.job_id for one in settings.allocations("n0")), 60
     )
-    (mine,) = [one for one in settings.allocations("n0") if one["job_id"] == ours.job_id]
+    (mine,) = [one for one in settings.allocations("n0") if one["job_id"] == rads.job_id]
     assert not set(mine["gpus"]) & set(row["gpus"])
     settings.slurm("scancel", str(plain.job_id))
     settings.wait(

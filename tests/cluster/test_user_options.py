@@ -53,7 +53,7 @@ def test_a_suspended_job_keeps_its_memory_booked(jobs: Jobs, cluster: Cluster) -
 
 
 def test_a_signal_before_the_limit_reaches_the_rerun(jobs: Jobs) -> None:
-    """The first run ends for want of memory; the rerun trains until Slurm tells it that its time is nearly over.
+    """The first run ends for want of memory; the rerun trains until Slurm shows it that its time is nearly over.
 
     Slurm looks at limits twice a minute and may send a signal that much too early, here a minute after a start. With a
     limit of one minute it might come with the start itself, to the first run or to a script that is not there yet.

@@ -70,7 +70,7 @@ def rewrite(cluster: Cluster) -> Iterator[Rewrite]:
 
 
 def test_a_request_is_changed_with_the_versions_prefix(jobs: Jobs, here: Traits) -> None:
-    """In a partition that our shim leaves alone; in ours it spells the request anew."""
+    """In a partition that our shim leaves alone; in RAD's it spells the request again."""
     job = submit(jobs, "--hold", "--partition=plain", "--gres=shard:2", "--wrap", "true")
     jobs.cluster.slurm("scontrol", "update", f"JobId={job}", f"TresPerNode={here.gres_prefix}shard:3")
     assert jobs.fields(job)["TresPerNode"] == f"{here.gres_prefix}shard:3"
@@ -93,7 +93,7 @@ def test_an_error_in_lua_refuses_a_job_only_where_the_table_says_so(
 
 
 @pytest.fixture
-def told(jobs: Jobs, rewrite: Rewrite) -> Callable[[int], dict[str, str]]:
+def reported(jobs: Jobs, rewrite: Rewrite) -> Callable[[int], dict[str, str]]:
     """The environment that the Prolog of a job is given."""
     path = jobs.folder / "told"
     note = f"#!/bin/sh\nenv > '{path}.'$SLURM_JOB_ID\n"
@@ -109,19 +109,19 @@ def told(jobs: Jobs, rewrite: Rewrite) -> Callable[[int], dict[str, str]]:
 
 
 @pytest.mark.parametrize("named", [False, True], ids=["default", "named"])
-def test_hooks_are_told_the_output_file(
-    jobs: Jobs, has: Callable[[str], bool], told: Callable[[int], dict[str, str]], named: bool
+def test_hooks_are_informed_the_output_file(
+    jobs: Jobs, has: Callable[[str], bool], reported: Callable[[int], dict[str, str]], named: bool
 ) -> None:
     job = submit(jobs, *SHARED, *(("-o", "named.txt") if named else ()), "--wrap", "true")
-    assert bool(told(job).get("SLURM_JOB_STDOUT")) == (named or has("hooks_see_default_output"))
+    assert bool(reported(job).get("SLURM_JOB_STDOUT")) == (named or has("hooks_see_default_output"))
 
 
-def test_hooks_are_told_what_the_user_calls_extra(
-    jobs: Jobs, has: Callable[[str], bool], told: Callable[[int], dict[str, str]]
+def test_hooks_are_informed_what_the_user_calls_extra(
+    jobs: Jobs, has: Callable[[str], bool], reported: Callable[[int], dict[str, str]]
 ) -> None:
     extra = ("--extra=words",) if has("job_extra") else ()  # an option that 22.05 does not know
     job = submit(jobs, *SHARED, *extra, "--wrap", "true")
-    assert told(job).get("SLURM_JOB_EXTRA") == ("words" if extra else None)
+    assert reported(job).get("SLURM_JOB_EXTRA") == ("words" if extra else None)
 
 
 def test_scontrol_speaks_json_where_the_table_says_so(cluster: Cluster, has: Callable[[str], bool]) -> None:

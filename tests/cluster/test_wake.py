@@ -57,7 +57,9 @@ def test_slurm_itself_lets_a_job_wait_for_gpus_whose_shards_are_in_use(jobs: Job
     assert (done["JobState"], done["Restarts"]) == ("COMPLETED", "0")
 
 
-def test_the_epilog_of_whoever_held_the_gpu_wakes_who_waits(untyped_jobs: Jobs, untyped: Cluster) -> None:
+def test_the_epilog_of_the_job_that_held_the_gpu_wakes_the_waiting_job(
+    untyped_jobs: Jobs, untyped: Cluster
+) -> None:
     """Before 23.11.5 Slurm gives two such GPUs away while shards of them are in use; the Prolog puts the job back."""
     jobs, cluster = untyped_jobs, untyped
     control = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)

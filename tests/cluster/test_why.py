@@ -215,9 +215,9 @@ def test_a_task_of_an_array_is_named_as_squeue_shows_it(jobs: Jobs, own: Cluster
     assert "RUNNING" in own.slurm(rad, "why", f"{job}_1", *config)
     with pytest.raises(CommandError, match=f"the array's id, {job}"):
         own.slurm(rad, "why", f"{job}_9", *config)
-    with pytest.raises(CommandError) as told:
+    with pytest.raises(CommandError) as reported:
         own.slurm(rad, "report", "999999", *config)
-    assert told.value.returncode == 1
+    assert reported.value.returncode == 1
 
 
 def test_a_limit_of_an_account(jobs: Jobs) -> None:
@@ -257,14 +257,14 @@ def test_a_job_that_its_prolog_requeued(jobs: Jobs, own: Cluster) -> None:
     runs(jobs, GPU, "--comment=rad:memory=30G", *SLEEP)
     own.wait("it is placed", lambda: len(own.allocations("n0")) == 1, 20)
     (taken,) = own.allocations("n0")[0]["gpus"]
-    stranger = SimulatedGpus(own.place.gpus("n0"))
-    stranger.hold(next(gpu.uuid for gpu in make_gpus(NODE) if gpu.uuid != taken), 30 * GIB, smact=0.1)
+    unmanaged = SimulatedGpus(own.place.gpus("n0"))
+    unmanaged.hold(next(gpu.uuid for gpu in make_gpus(NODE) if gpu.uuid != taken), 30 * GIB, smact=0.1)
     try:
         own.clock.sleep(3)
         job = send(jobs, GPU, "--comment=rad:memory=12G", *SLEEP)
         cause = answered(jobs, job, "memory", "its node had nothing for it")
     finally:
-        stranger.release()
+        unmanaged.release()
     assert "starts by itself" in cause["fix"], cause
 
 

@@ -29,7 +29,7 @@ TRAIN = "python3 fake_train.py --memory 1G --seconds 0.2"
 ASKS = ("--gres=gpu:1", "--comment=rad:memory=4G")
 Edit = Callable[[str], str]
 
-THEIRS = """\
+SITES = """\
 -- A site's own script, as many have one: it sets a default, and refuses what it does not like.
 function slurm_job_submit(job_desc, part_list, submit_uid)
   if job_desc.time_limit == nil or job_desc.time_limit > 100000 then job_desc.time_limit = 7 end
@@ -54,7 +54,7 @@ def jobs(own: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
 
 @contextmanager
 def changed(cluster: Cluster, edits: dict[str, Edit]) -> Iterator[None]:
-    """Run the cluster with other files beside slurm.conf; at the end all is as before."""
+    """Run the cluster with other files next to slurm.conf; at the end all is as before."""
     before = {name: (cluster.place.etc / name).read_text() for name in edits}
     try:
         restart(cluster, {name: edit(before[name]) for name, edit in edits.items()})
@@ -89,7 +89,7 @@ def idle(cluster: Cluster) -> bool:
 
 
 def troubles(cluster: Cluster) -> list[str]:
-    """Return what `rad doctor` finds to mend, a line each."""
+    """Return what `rad doctor` finds to fix, a line each."""
     try:
         config = str(cluster.place.etc / "rad.n0.toml")
         text = cluster.slurm(f"{cluster.place.venv}/bin/rad", "doctor", "--config", config, "--json")
@@ -119,7 +119,7 @@ def runs_as_typed(jobs: Jobs) -> bool:
     return "shard" not in done["TresPerNode"] and "rad2:" not in done.get("Comment", "")
 
 
-def test_a_right_site_has_nothing_to_mend_and_its_jobs_get_shards(jobs: Jobs, own: Cluster) -> None:
+def test_a_right_site_has_nothing_to_fix_and_its_jobs_get_shards(jobs: Jobs, own: Cluster) -> None:
     assert not runs_as_typed(jobs)
     assert not [line for line in troubles(own) if "slurm.conf" in line or "job_submit" in line]
 
@@ -165,7 +165,7 @@ def test_without_lua_among_slurms_plugins(jobs: Jobs, own: Cluster) -> None:
 
 
 def test_without_the_lua_plugin_itself(own: Cluster) -> None:
-    """Slurm then refuses to start at all, in words of its own; ours come from `rad doctor`."""
+    """Slurm then refuses to start at all, in words of its own; `rad doctor` explains."""
     folder = own.place.root / "plugins"
     folder.mkdir()
     for plugin in installed_plugins():
@@ -220,7 +220,7 @@ def test_without_lua_sockets(jobs: Jobs, own: Cluster) -> None:
 
 @contextmanager
 def script(cluster: Cluster, text: str) -> Iterator[None]:
-    """Put a site's own job_submit.lua in the place of ours."""
+    """Put a site's own job_submit.lua in the place of RAD's."""
     path = cluster.place.etc / "job_submit.lua"
     before = path.read_text()
     rewrite(path, text)
@@ -240,22 +240,22 @@ def site_policy_holds(jobs: Jobs) -> bool:
     return said and refused.job_id is None and jobs.fields(held.job_id)["TimeLimit"] == "00:07:00"
 
 
-def test_a_script_of_the_sites_own_goes_on_alone_until_it_calls_ours(jobs: Jobs, own: Cluster) -> None:
-    with script(own, THEIRS):
+def test_a_script_of_the_sites_own_goes_on_alone_until_it_calls_rad(jobs: Jobs, own: Cluster) -> None:
+    with script(own, SITES):
         assert site_policy_holds(jobs)
         batch = jobs.submit("--hold", *ASKS, "--wrap", "true")
         assert batch.job_id is not None and "shard" not in jobs.fields(batch.job_id)["TresPerNode"]
         assert len([line for line in troubles(own) if "does not call RAD" in line]) == 1
 
 
-def test_a_script_of_the_sites_own_calls_ours_as_the_manual_says(jobs: Jobs, own: Cluster) -> None:
+def test_a_script_of_the_sites_own_calls_rad_as_the_manual_says(jobs: Jobs, own: Cluster) -> None:
     manual = (Path(__file__).resolve().parents[2] / "docs" / "admin" / "install.md").read_text()
     (call,) = [block for block in manual.split("```lua\n")[1:] if "job_submit" in block]
     lines = call.partition("```")[0].replace("/etc/slurm", str(own.place.etc))
-    theirs = THEIRS.replace("function slurm_job_submit", "local function site_submit").replace(
+    foreign = SITES.replace("function slurm_job_submit", "local function site_submit").replace(
         "function slurm_job_modify", "local function site_modify"
     )
-    with script(own, theirs.rpartition("return")[0] + lines):
+    with script(own, foreign.rpartition("return")[0] + lines):
         assert site_policy_holds(jobs)
         batch = jobs.submit(*ASKS, "--wrap", TRAIN)
         assert batch.job_id is not None, batch.messages

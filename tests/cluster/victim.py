@@ -1,4 +1,4 @@
-"""An honest job: victim.py FOLDER tells its GPU, and grows within its booking once FOLDER/stolen is there."""
+"""An honest job: victim.py FOLDER shows its GPU, and grows within its booking once FOLDER/stolen is there."""
 
 from __future__ import annotations
 

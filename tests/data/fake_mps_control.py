@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A stand-in for nvidia-cuda-mps-control: same options, same commands, no GPU.
 
-Files beside it change what it does: `hang` (the daemon never answers), `refuse` (it ends at once), `no-server`
-(start_server starts none); `clients` holds the pids that are connected. What it is told goes to `commands`.
+Files next to it change what it does: `hang` (the daemon never answers), `refuse` (it ends at once), `no-server`
+(start_server starts none); `clients` holds the pids that are connected. What it is reported goes to `commands`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ READY is written once it holds, with its pid. HOW is what it does before, in thi
 orphan      become init's, in a session of its own, after the environment was changed to what stands in CLAIM
 hidden      have root own what lies in its folder in /proc (PR_SET_DUMPABLE)
 mapped      take another user id of a namespace of its own, as newuidmap(1) allows; READY.map is written for root to map
-again       stay as a parent, hidden too, that starts it anew whenever it ends
+again       stay as a parent, hidden too, that starts it again whenever it ends
 """
 
 from __future__ import annotations

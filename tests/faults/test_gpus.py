@@ -19,8 +19,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 AWAY_S = 10.0
 
 
-def with_cards(cluster: Cluster, spoil: Callable[[Path], None]) -> None:
-    """Spoil the list of cards for a while."""
+def with_physical_gpus(cluster: Cluster, spoil: Callable[[Path], None]) -> None:
+    """Spoil the list of GPUs for a while."""
     path = cluster.place.gpus("n0") / "gpus.json"
     text = path.read_text()
     spoil(path)
@@ -35,7 +35,7 @@ def with_cards(cluster: Cluster, spoil: Callable[[Path], None]) -> None:
 def answer_who_waits(path: Path, text: str) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:  # nobody does
+    except OSError:  # no job does
         return
     with os.fdopen(handle, "w") as file:
         file.write(text)
@@ -45,24 +45,24 @@ def lost(cluster: Cluster) -> None:
     def drop_the_last(path: Path) -> None:
         path.write_text(json.dumps(json.loads(path.read_text())[:-1]))
 
-    with_cards(cluster, drop_the_last)
+    with_physical_gpus(cluster, drop_the_last)
 
 
 def nonsense(cluster: Cluster) -> None:
     def garble(path: Path) -> None:
         path.write_text("[{]")
 
-    with_cards(cluster, garble)
+    with_physical_gpus(cluster, garble)
 
 
 def hung(cluster: Cluster) -> None:
-    """Put a FIFO that nobody writes in the list's place: who reads it waits."""
+    """Put a FIFO that no job writes in the list's place: who reads it waits."""
 
     def fifo(path: Path) -> None:
         path.unlink()
         os.mkfifo(path)
 
-    with_cards(cluster, fifo)
+    with_physical_gpus(cluster, fifo)
 
 
 def monitor_killed(cluster: Cluster) -> None:

@@ -1,6 +1,6 @@
 """What an ordinary user tries against neighbours, priority, root and us; each attempt must be in vain.
 
-Every attempt runs as `nobody` on a real cluster; `games` is the neighbour. A row for each goes to RAD_FAULTS_OUT.
+Every attempt runs as `no job` on a real cluster; `games` is the neighbour. A row for each goes to RAD_FAULTS_OUT.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def shards_given(fields: dict[str, str]) -> int:
 # --- priority -----------------------------------------------------------------------------------------------------
 
 
-def test_words_printed_beside_a_tiny_request_buy_no_priority(jobs: Jobs) -> None:
+def test_words_printed_next_to_a_tiny_request_buy_no_priority(jobs: Jobs) -> None:
     wrap = f"python3 fake_train.py --memory 900M --seconds 2; echo '{WORDS}' >&2; exit 1"
     job = submit(jobs, "--open-mode=append", rad="memory=1M", wrap=wrap)
     jobs.cluster.wait("it has ended once", lambda: ended_once(jobs, job), 40)
@@ -336,7 +336,7 @@ def test_a_running_job_is_requeued_with_another_request(jobs: Jobs, change: str)
 # --- our state ----------------------------------------------------------------------------------------------------
 
 
-def test_files_of_ours_that_a_user_may_write(jobs: Jobs) -> None:
+def test_files_of_rads_that_a_user_may_write(jobs: Jobs) -> None:
     """While a job of the user runs, nothing below paths.run or paths.state is his, or open to him."""
     job = submit(jobs, wrap="sleep 20")
     jobs.wait(job, "RUNNING")
@@ -377,7 +377,7 @@ def test_a_link_where_root_cleans_up(jobs: Jobs) -> None:
     assert sorted(path.name for path in victim.iterdir()) == ["file", "names"]
 
 
-def test_a_place_of_ours_that_can_be_filled(jobs: Jobs) -> None:
+def test_a_place_of_rads_that_can_be_filled(jobs: Jobs) -> None:
     run = jobs.cluster.place.run / "n0"
     fill = (
         f"for f in {run} {run}/jobs {run}/jobs/$SLURM_JOB_ID {run}/jobs/$SLURM_JOB_ID/task /dev/null/x; do "
@@ -498,7 +498,7 @@ def test_escape_sequences_in_logs_and_admin_comment(jobs: Jobs) -> None:
 
 
 def test_output_into_a_fifo(jobs: Jobs) -> None:
-    """Root opens the output after the job: a FIFO that nobody writes to must not hold it."""
+    """Root opens the output after the job: a FIFO that no job writes to must not hold it."""
     wrap = "rm -f out.txt; mkfifo out.txt; exit 1"
     began_s = jobs.cluster.clock.monotonic_s()
     failing(jobs, f"--output={jobs.folder}/out.txt", wrap=wrap)

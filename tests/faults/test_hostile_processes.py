@@ -1,6 +1,6 @@
-"""What a user makes of his processes, so that they count as another job's, as nobody's, or as Slurm's own.
+"""What users do to their processes so that they count as another job's, as no job's, or as Slurm's own.
 
-All jobs share one GPU; `games` has an honest job, `nobody` attacks. A row for each attempt goes to RAD_FAULTS_OUT.
+All jobs share one GPU; `games` has an honest job, `no job` attacks. A row for each attempt goes to RAD_FAULTS_OUT.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def attack(jobs: Jobs, programs: contextlib.ExitStack) -> Attack:  # noqa: F811
 
 
 class Attack:
-    """An honest job of the neighbour's, and what is tried beside it."""
+    """An honest job of the neighbour's, and what is tried next to it."""
 
     def __init__(self, jobs: Jobs, programs: contextlib.ExitStack) -> None:  # noqa: F811
         self.jobs, self.cluster, self._programs = jobs, jobs.cluster, programs
@@ -245,10 +245,10 @@ def test_a_program_of_his_own_with_slurmstepds_name_and_title(attack: Attack) ->
     script = attack.jobs.folder / "own.sh"
     own = f'exec -a "slurmstepd: [{victim}.batch]" ./slurmstepd -c "{" ".join(argv)}; :"'
     script.write_text(f"cp /bin/sh slurmstepd; bash -c '{own}'\n")
-    thief = attack.job(["sh", str(script)], rad="memory=22G")
+    overrunner = attack.job(["sh", str(script)], rad="memory=22G")
     pid = attack.holds(ready)
     attack.sampled()
-    assert owners_of([pid]) == {pid: Belonging(job_id=thief, certain=True)}
+    assert owners_of([pid]) == {pid: Belonging(job_id=overrunner, certain=True)}
     attack.untouched(victim)
 
 
@@ -280,7 +280,7 @@ def test_a_job_that_names_another_of_the_same_user(attack: Attack) -> None:
 
 
 def test_no_victim_of_a_forged_culprit(attack: Attack) -> None:
-    """The attacker's own job runs out of memory beside memory that is to count as the honest job's."""
+    """The attacker's own job runs out of memory next to memory that is to count as the honest job's."""
     honest = attack.honest()
     argv, ready = attack.holder(29, "orphan")
     words = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB."
@@ -348,20 +348,20 @@ def test_a_cgroup_with_the_name_of_the_neighbours(attack: Attack, delegated: Pat
 # --- hiding from the guard ------------------------------------------------------------------------------------------
 
 
-def test_a_thief_that_may_not_be_looked_at(attack: Attack) -> None:
-    """A parent that may not be looked at starts the holder anew, as often as that is ended."""
+def test_an_overrunning_job_that_may_not_be_looked_at(attack: Attack) -> None:
+    """A parent that may not be looked at starts the holder again, as often as that is ended."""
     argv, ready = attack.holder(30, "again")
-    thief = attack.job(argv)
+    overrunner = attack.job(argv)
     attack.holds(ready)
     attack.honest()
-    attack.cluster.wait("the thief is stopped", lambda: attack.is_stopped(thief), 30)
+    attack.cluster.wait("the thief is stopped", lambda: attack.is_stopped(overrunner), 30)
 
 
-def test_a_thief_with_another_user_id_of_his_own_namespace(attack: Attack) -> None:
+def test_an_overrunning_job_with_another_user_id_of_his_own_namespace(attack: Attack) -> None:
     if not namespaces_of_users():
         pytest.skip("no user namespaces here")
     argv, ready = attack.holder(30, "mapped")
-    thief = attack.job(argv)
+    overrunner = attack.job(argv)
     pid_file = ready.with_suffix(".map")
     attack.cluster.wait("it wants a map", lambda: pid_file.exists() and bool(pid_file.read_text()), 30)
     pid = int(pid_file.read_text())
@@ -369,19 +369,22 @@ def test_a_thief_with_another_user_id_of_his_own_namespace(attack: Attack) -> No
     assert attack.holds(ready) == pid
     with opened(pid) as entry:
         assert entry is not None and (entry.user_ids[0], entry.owner) == (SUBORDINATE, NOBODY)
-    attack.cluster.wait("the thief is stopped", lambda: attack.is_stopped(thief), 30)
+    attack.cluster.wait("the thief is stopped", lambda: attack.is_stopped(overrunner), 30)
 
 
-def test_a_thief_that_is_orphaned_in_its_session(attack: Attack) -> None:
+def test_an_overrunning_job_that_is_orphaned_in_its_session(attack: Attack) -> None:
     argv, ready = attack.holder(30)
-    thief = attack.job([f"(env -i {' '.join(argv)} &)"])
+    overrunner = attack.job([f"(env -i {' '.join(argv)} &)"])
     pid = attack.holds(ready)
-    assert attack.is_stopped(thief) or owners_of([pid]) in ({pid: Belonging(job_id=thief, certain=True)}, {})
-    attack.cluster.wait("the thief is stopped", lambda: attack.is_stopped(thief), 30)
+    assert attack.is_stopped(overrunner) or owners_of([pid]) in (
+        {pid: Belonging(job_id=overrunner, certain=True)},
+        {},
+    )
+    attack.cluster.wait("the thief is stopped", lambda: attack.is_stopped(overrunner), 30)
 
 
-def test_whose_an_unmanaged_process_is_nobody_hides(attack: Attack) -> None:
-    """Beside a job with the whole GPU, whose owner would be its victim, and not his own, were it taken for root's."""
+def test_the_owner_of_an_unmanaged_process_cannot_be_hidden(attack: Attack) -> None:
+    """Next to a job with the whole GPU, whose owner would be its victim, and not his own, were it taken for root's."""
     whole = submit(attack.jobs, rad="policy=exclusive", wrap="sleep 60")
     attack.jobs.wait(whole, "RUNNING")
     argv, ready = attack.holder(10, "hidden")
@@ -425,7 +428,7 @@ def test_a_real_slurmstepd_is_known_whatever_becomes_of_slurmd(attack: Attack) -
 
 @pytest.mark.skipif(not Path("/proc/sys/kernel/ns_last_pid").exists(), reason="pids cannot be chosen here")
 def test_a_pid_that_is_anothers_by_the_next_look() -> None:
-    """The kernel gives a pid anew between two reads: nothing of the new process is taken for the old one's."""
+    """The kernel gives a pid again between two reads: nothing of the new process is taken for the old one's."""
     script = (
         "import os, subprocess, sys\n"
         "from pathlib import Path\n"

@@ -150,7 +150,7 @@ def test_a_first_run_starts_where_no_prolog_of_rad_is_in_force(jobs: Jobs, clust
     assert (jobs.folder / "ran-0").exists()
 
 
-def test_a_restart_count_that_the_submitter_had_hurts_nobody(jobs: Jobs) -> None:
+def test_a_restart_count_that_the_submitter_had_hurts_no_job(jobs: Jobs) -> None:
     """sbatch hands on what its submitter has; a job that ran twice submits another."""
     job = submit(jobs, *SHARED, env={"SLURM_RESTART_COUNT": "3"})
     ended = jobs.wait(job, timeout_s=60)

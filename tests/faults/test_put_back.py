@@ -21,30 +21,30 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 AWAY_S = 4.0
 UNMANAGED_BYTES = 30 * GIB
-_STRANGERS: list[subprocess.Popen[bytes]] = []
+_UNMANAGED: list[subprocess.Popen[bytes]] = []
 
 
-def strangers_come(cluster: Cluster) -> None:
-    """Fill each card for the most part with a process of no job, so that no exclusive job may start."""
+def unmanaged_come(cluster: Cluster) -> None:
+    """Fill each GPU for the most part with a process of no job, so that no exclusive job may start."""
     folder = cluster.place.gpus("n0")
-    for card in SimulatedGpus(folder).gpus():
-        stranger = subprocess.Popen(["sleep", "600"], env={"PATH": "/usr/bin:/bin"})
+    for physical_gpu in SimulatedGpus(folder).gpus():
+        unmanaged = subprocess.Popen(["sleep", "600"], env={"PATH": "/usr/bin:/bin"})
         row = {
-            "pid": stranger.pid,
-            "started_ticks": started_ticks(stranger.pid),
-            "uuid": card.uuid,
+            "pid": unmanaged.pid,
+            "started_ticks": started_ticks(unmanaged.pid),
+            "uuid": physical_gpu.uuid,
             "memory_bytes": UNMANAGED_BYTES,
             "smact": 0.1,
         }
-        (folder / "processes" / f"{stranger.pid}.json").write_text(json.dumps(row))
-        _STRANGERS.append(stranger)
+        (folder / "processes" / f"{unmanaged.pid}.json").write_text(json.dumps(row))
+        _UNMANAGED.append(unmanaged)
 
 
-def strangers_go(cluster: Cluster) -> None:
-    while _STRANGERS:
-        stranger = _STRANGERS.pop()
-        stranger.kill()
-        stranger.wait()
+def unmanaged_go(cluster: Cluster) -> None:
+    while _UNMANAGED:
+        unmanaged = _UNMANAGED.pop()
+        unmanaged.kill()
+        unmanaged.wait()
 
 
 def killed_after_a_put_back(cluster: Cluster) -> None:
@@ -57,7 +57,7 @@ def killed_after_a_put_back(cluster: Cluster) -> None:
     seen = times()
     cluster.wait("a job is put back", lambda: times() > seen, 60)
     cluster.daemons.kill("slurmctld")
-    strangers_go(cluster)
+    unmanaged_go(cluster)
     cluster.clock.sleep(AWAY_S)
     cluster.start_slurmctld()
 
@@ -67,7 +67,7 @@ def test_slurmctld_dies_just_after_a_put_back(trials: Trials) -> None:
         "slurmctld killed just after a put-back",
         killed_after_a_put_back,
         slurm_fault=slurmctld_killed,
-        before=strangers_come,
-        after=strangers_go,
+        before=unmanaged_come,
+        after=unmanaged_go,
         share=1.0,
     )

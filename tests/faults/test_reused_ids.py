@@ -1,4 +1,4 @@
-"""slurmctld dies and comes back with an older state, so that it gives ids anew which the node knows as other jobs."""
+"""slurmctld dies and comes back with an older state, so that it gives ids again which the node knows as other jobs."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def start_all(cluster: Cluster) -> None:
     cluster.reset_breaker()
 
 
-def test_no_job_fails_where_all_daemons_die_at_once_and_ids_are_given_anew(cluster: Cluster) -> None:
+def test_no_job_fails_where_all_daemons_die_at_once_and_ids_are_given_again(cluster: Cluster) -> None:
     jobs = Jobs(cluster, cluster.place.root / "work")
     spool = cluster.place.root / "spool" / "slurmctld"
     older = spool.with_name("older")

@@ -1,4 +1,4 @@
-"""The node's state folder cannot be written for a while: read-only, or full of somebody's bytes or files."""
+"""The node's state folder cannot be written for a while: read-only, or full of a user's bytes or files."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.cluster
 PREVIOUS = os.environ.get("RAD_PREVIOUS", "013e8820")
 HOME = home_of(CHECKOUT)[0]
 BETWEEN_S = 5.0
-ENDS_WHEN_TOLD = "while [ ! -e end ]; do sleep 0.2; done"
+ENDS_ON_REQUEST = "while [ ! -e end ]; do sleep 0.2; done"
 PACKAGES = os.environ.get("RAD_PACKAGES", "")
 
 
@@ -62,7 +62,7 @@ def test_upgrade_and_rollback_while_jobs_run(trials: Trials, previous: Path) -> 
 
 
 @pytest.mark.slow
-def test_hooks_of_the_version_before_beside_a_new_radd(trials: Trials, previous: Path) -> None:
+def test_hooks_of_the_version_before_next_to_a_new_radd(trials: Trials, previous: Path) -> None:
     old = HOME / "venv-previous"
     install_package(previous, old, environment=os.environ)
 
@@ -137,7 +137,7 @@ def test_the_package_is_purged_while_jobs_run() -> None:
         folder.chmod(0o1777)
         jobs = Jobs(cluster, folder)
         held = [
-            jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", ENDS_WHEN_TOLD) for _ in range(2)
+            jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", ENDS_ON_REQUEST) for _ in range(2)
         ]
         for job in held:
             assert "booked 4.0 GiB" in job.messages, job

@@ -1,4 +1,4 @@
-"""One trial: a load of jobs on a fresh cluster, a fault among them, a sentinel beside them; and the row it gives."""
+"""One trial: a load of jobs on a fresh cluster, a fault among them, a sentinel next to them; and the row it gives."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def nothing(cluster: Cluster) -> None:
 
 
 def row_of(name: str, slurm: str, seen: Seen, alone: Seen) -> Row:
-    """Return the row of a trial beside the same on Slurm alone."""
+    """Return the row of a trial next to the same on Slurm alone."""
     delays = later(seen, alone).values()
     return Row(
         fault=name,
@@ -228,9 +228,9 @@ def later(seen: Seen, alone: Seen) -> dict[str, float]:
     """Return how much later each job started than on Slurm alone; one that never started there is left out."""
     delays = {}
     for name, fate in seen.fates.items():
-        theirs = alone.fates[name].delay_s
-        if fate.delay_s is not None and theirs is not None:
-            delays[name] = max(0.0, fate.delay_s - theirs)
+        foreign = alone.fates[name].delay_s
+        if fate.delay_s is not None and foreign is not None:
+            delays[name] = max(0.0, fate.delay_s - foreign)
     return delays
 
 
@@ -250,7 +250,7 @@ def _left(cluster: Cluster, spec: ClusterSpec) -> int:
 
 
 def _keep_logs(cluster: Cluster, name: str) -> None:
-    """Copy the logs of a trial into the folder RAD_FAULTS_LOGS, where somebody asked for them."""
+    """Copy the logs of a trial into the folder RAD_FAULTS_LOGS, if that is set."""
     if folder := os.environ.get("RAD_FAULTS_LOGS"):
         target = Path(folder, name, cluster.place.root.name)
         shutil.rmtree(target, ignore_errors=True)

@@ -5,7 +5,7 @@
 Each request is a line of JSON: {"id", "hook", "rad_toml", "env", "site", "calls"}; so is each answer: {"id", "status",
 "seconds"}. Every hook runs in a process of its own, which is forked from this one: nothing is loaded twice.
 
-Every call of a built-in function that reaches the kernel passes the interpreter's profiler, so a call that somebody
+Every call of a built-in function that reaches the kernel passes the interpreter's profiler, so a call that a user
 adds to a hook later is seen here without a word about it. Where `site` is null, the calls that were made are written
 to the file `calls`, one line each, and the hook has all the time it wants; else that call hangs each time in each
 process of the hook but the one that was started first.
@@ -64,12 +64,12 @@ def site_of(frame: FrameType, call: Any) -> str | None:
     module = getattr(call, "__module__", None)
     if (module not in MODULES and owner not in OBJECTS) or call.__name__ in NO_SYSTEM_CALLS:
         return None
-    ours: FrameType | None = frame
-    while ours is not None and not any(f"/{package}/" in ours.f_code.co_filename for package in PACKAGES):
-        if ours.f_code.co_filename.startswith("<frozen importlib"):
+    rads: FrameType | None = frame
+    while rads is not None and not any(f"/{package}/" in rads.f_code.co_filename for package in PACKAGES):
+        if rads.f_code.co_filename.startswith("<frozen importlib"):
             return f"{module or owner}.{call.__name__} import"
-        ours = ours.f_back
-    caller = ours or frame
+        rads = rads.f_back
+    caller = rads or frame
     where = "/".join(caller.f_code.co_filename.rsplit("/", 2)[-2:])
     return f"{module or owner}.{call.__name__} {where}:{caller.f_lineno} {caller.f_code.co_name}"
 

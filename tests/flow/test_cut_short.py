@@ -1,4 +1,4 @@
-"""A run that somebody ended too early teaches nobody what its model needs; Slurm tells its Epilog exit status 0."""
+"""A run that a user ended too early does not show what its model needs; Slurm shows its Epilog exit status 0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slurm_plugin.monitor.window import JobUsage, write_job
 CANCELLED = "slurmstepd-n0: error: *** JOB 7 ON n0 CANCELLED AT 2026-11-22T22:46:41 DUE TO TIME LIMIT ***\n"
 
 
-def test_nor_is_the_owner_of_a_job_without_a_model_told_that_less_is_enough(tmp_path: Path) -> None:
+def test_nor_is_the_owner_of_a_job_without_a_model_informed_that_less_is_enough(tmp_path: Path) -> None:
     """`rad report` and the line in his output say so of runs that ended well alone."""
     node = Hooks(tmp_path)
     comment = comment_of(replace(SHARED, profile_key=None, basis="asked"))
@@ -62,7 +62,7 @@ def remembered(node: Hooks, said: str, *, held_gib: float, steady_s: int, **env:
         "in the midst of its training",
     ],
 )
-def test_only_a_run_that_came_to_its_peak_tells_a_need(
+def test_only_a_run_that_came_to_its_peak_shows_a_need(
     tmp_path: Path, said: str, held_gib: float, steady_s: int, env: dict[str, str], expected: tuple[str, bool]
 ) -> None:
     assert remembered(Hooks(tmp_path), said, held_gib=held_gib, steady_s=steady_s, **env) == expected

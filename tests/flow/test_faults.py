@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from flow.test_guard import THIEF, USERS, VICTIM, Node, eventually, folder
+from flow.test_guard import OVERRUNNER, USERS, VICTIM, Node, eventually, folder
 from flow.test_node_hooks import SHARED, served_by
 
 from lab.bare_node import KEY
@@ -23,7 +23,7 @@ __all__ = ["folder"]
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
 
-CULPRIT = THIEF
+CULPRIT = OVERRUNNER
 
 
 def pid_of(node: Node, process: subprocess.Popen[bytes]) -> int:

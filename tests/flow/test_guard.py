@@ -1,4 +1,4 @@
-"""A thief and its victim as processes of other users, with rad-monitor and Epilogs; simulated GPUs, no Slurm."""
+"""An overrunning job and its victim as processes of two users, with rad-monitor and Epilogs; simulated GPUs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ from tests.timing import within
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
 
-THIEF, VICTIM = (10_000 + 2 * os.getpid() + k for k in range(2))  # tests at once see each others' processes
-USERS = {THIEF: 4711, VICTIM: 4712}
+OVERRUNNER, VICTIM = (
+    10_000 + 2 * os.getpid() + k for k in range(2)
+)  # tests at once see each others' processes
+USERS = {OVERRUNNER: 4711, VICTIM: 4712}
 STOPPED_S = 5.0
 """Two samples, and a busy machine."""
 
@@ -147,39 +149,42 @@ def go_on(process: subprocess.Popen[bytes]) -> None:
     process.stdin.flush()
 
 
-def test_a_thief_is_ended_and_its_victim_is_known(folder: Path) -> None:
+def test_an_overrunning_job_is_ended_and_its_victim_is_known(folder: Path) -> None:
     with ExitStack() as stack:
         node = Node(folder, stack)
         victim = node.start(VICTIM, 1.5, 3)
         eventually("the victim works", lambda: "holds 1.5" in node.said(VICTIM))
-        thief = node.start(THIEF, 8.4)
-        eventually("the theft", lambda: "holds 8.4" in node.said(THIEF))
+        overrunner = node.start(OVERRUNNER, 8.4)
+        eventually("the theft", lambda: "holds 8.4" in node.said(OVERRUNNER))
         go_on(victim)
-        took_s = eventually("the thief is ended", lambda: thief.poll() is not None)
-        assert (took_s < within(STOPPED_S), thief.poll()) == (True, -9)
+        took_s = eventually("the thief is ended", lambda: overrunner.poll() is not None)
+        assert (took_s < within(STOPPED_S), overrunner.poll()) == (True, -9)
         eventually("the victim ran out of memory", lambda: victim.poll() is not None)
         node.run("epilog", VICTIM, SLURM_JOB_EXIT_CODE=str(victim.wait() << 8))
-        node.run("epilog", THIEF, SLURM_JOB_EXIT_CODE="9", SLURM_JOB_COMMENT="sized by hand, without a stamp")
+        node.run(
+            "epilog", OVERRUNNER, SLURM_JOB_EXIT_CODE="9", SLURM_JOB_COMMENT="sized by hand, without a stamp"
+        )
     endings = [(event, detail) for hook, event, detail in node.events(VICTIM) if hook == "epilog"]
     assert endings[0][0] == "victim" and "uses 8.4 GiB on GPU-0, above its limit of 4.0 GiB" in endings[0][1]
-    assert [event for hook, event, _ in node.events(THIEF) if hook == "monitor"] == ["overrun"]
-    ends = [(event, detail) for hook, event, detail in node.events(THIEF) if hook == "epilog"]
+    assert [event for hook, event, _ in node.events(OVERRUNNER) if hook == "monitor"] == ["overrun"]
+    ends = [(event, detail) for hook, event, detail in node.events(OVERRUNNER) if hook == "epilog"]
     assert ends[0][0] == "overrun"
     assert ends[1][0] == "not reported", "Slurm was to run it again, and is not there"
 
 
-def test_a_site_that_only_warns_ends_nobody(folder: Path) -> None:
+def test_a_site_that_only_warns_ends_no_job(folder: Path) -> None:
     with ExitStack() as stack:
         node = Node(folder, stack, partition='on_overrun = "warn"')
-        thief = node.start(THIEF, 8.4)
+        overrunner = node.start(OVERRUNNER, 8.4)
         eventually(
-            "it is named", lambda: [row[:2] for row in node.events(THIEF)][-1:] == [("monitor", "overrun")]
+            "it is named",
+            lambda: [row[:2] for row in node.events(OVERRUNNER)][-1:] == [("monitor", "overrun")],
         )
-        go_on(thief)  # its program ends, so it was alive
-        assert thief.poll() is None
+        go_on(overrunner)  # its program ends, so it was alive
+        assert overrunner.poll() is None
 
 
-def test_a_job_of_a_partition_that_nobody_configured_is_not_touched(folder: Path) -> None:
+def test_a_job_of_a_partition_that_no_admin_configured_is_not_touched(folder: Path) -> None:
     with ExitStack() as stack:
         node = Node(folder, stack)
         store = LedgerStore(folder / "run", clock=SystemClock(), boot_id=boot_id())
@@ -187,10 +192,10 @@ def test_a_job_of_a_partition_that_nobody_configured_is_not_touched(folder: Path
         assert {held.partition for held in ledger.allocations} == {"gpu"}
         noted = (replace(held, partition="other", managed=False) for held in ledger.allocations)
         store.write(replace(ledger, allocations=tuple(noted)))
-        thief = node.start(THIEF, 8.4)
-        eventually("it holds", lambda: "holds 8.4" in node.said(THIEF))
+        overrunner = node.start(OVERRUNNER, 8.4)
+        eventually("it holds", lambda: "holds 8.4" in node.said(OVERRUNNER))
         window = folder / "run" / "monitor" / "window.json"
         before_s = json.loads(window.read_text())["time_s"]
         eventually("four samples", lambda: json.loads(window.read_text())["time_s"] > before_s + 4)
-        assert thief.poll() is None
-        assert [row for row in node.events(THIEF) if row[0] == "monitor"] == []
+        assert overrunner.poll() is None
+        assert [row for row in node.events(OVERRUNNER) if row[0] == "monitor"] == []

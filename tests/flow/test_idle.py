@@ -1,4 +1,4 @@
-"""A job that sleeps beside one that computes on a GPU, with rad-monitor and Epilogs; simulated GPUs, no Slurm."""
+"""A job that sleeps next to one that computes on a GPU, with rad-monitor and Epilogs; simulated GPUs, no Slurm."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import flow.test_guard
 import pytest
-from flow.test_guard import THIEF, VICTIM, Node, eventually, folder
+from flow.test_guard import OVERRUNNER, VICTIM, Node, eventually, folder
 
 from slurm_plugin.monitor.window import read_job
 
@@ -17,7 +17,7 @@ __all__ = ["folder"]
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
 
-SLEEPS, WORKS = THIEF, VICTIM
+SLEEPS, WORKS = OVERRUNNER, VICTIM
 PROGRAM = f"""
 import os
 import sys

@@ -38,8 +38,8 @@ def test_a_monitor_takes_over_a_good_rad_toml_and_refuses_a_broken_one(tmp_path:
         monitor.send_signal(signal.SIGHUP)
         wait_until(lambda: "rad-monitor: not applied: " in log.read_text())
         lines = (tmp_path / "log" / EVENTS).read_bytes().splitlines()
-        told = [(one.hook, one.event.kind) for one in map(from_line, lines) if one is not None]
-        assert ("monitor", EventKind.TROUBLE) in told
+        reported = [(one.hook, one.event.kind) for one in map(from_line, lines) if one is not None]
+        assert ("monitor", EventKind.TROUBLE) in reported
         path.write_text(good.replace(f"{tmp_path}/run", f"{tmp_path}/other"))
         monitor.send_signal(signal.SIGHUP)
         wait_until((tmp_path / "other" / "monitor" / "window.json").exists)

@@ -123,13 +123,15 @@ def assert_nothing_is_given_twice(ledger: Ledger) -> None:
 def test_two_hundred_prologs_and_three_hundred_epilogs_at_once(node: CrowdedNode) -> None:
     jobs = list(range(1, JOBS + 1))
     assert node.run("prolog", jobs) == 0
-    told = {job_id: variables for job_id in jobs if (variables := node.file(job_id).variables())}
+    reported = {job_id: variables for job_id in jobs if (variables := node.file(job_id).variables())}
     refused = [job_id for job_id in jobs if node.file(job_id).refusal() is not None]
     allocation = {one.job_id: one for one in node.ledger.allocations}
-    assert set(allocation) == set(told), "a job that was told its GPU is in the ledger, and no other"
-    assert len(told) + len(refused) + node.left_alone == JOBS, "every job was placed, sent back or given up"
-    assert len(told) > GPUS, "the GPUs are shared"
-    for job_id, variables in told.items():
+    assert set(allocation) == set(reported), "a job that was told its GPU is in the ledger, and no other"
+    assert len(reported) + len(refused) + node.left_alone == JOBS, (
+        "every job was placed, sent back or given up"
+    )
+    assert len(reported) > GPUS, "the GPUs are shared"
+    for job_id, variables in reported.items():
         assert variables["RAD_GPUS"] == ",".join(allocation[job_id].gpus)
         assert from_mib(int(variables["RAD_BOOKED_MIB"])) == allocation[job_id].booked_bytes
     assert_nothing_is_given_twice(node.ledger)
@@ -144,8 +146,8 @@ def test_what_hooks_leave_that_were_killed_in_a_crowd_is_swept_away(node: Crowde
     assert node.run("prolog", [first]) == 0
     for _ in range(ROUNDS):
         assert node.run("prolog", others, "kill") > 0, "not even what takes back the work was done"
-        told = {job_id for job_id in (first, *others) if node.file(job_id).variables()}
-        assert first in told
+        reported = {job_id for job_id in (first, *others) if node.file(job_id).variables()}
+        assert first in reported
         assert_nothing_is_given_twice(node.ledger)
         assert node.run("epilog", others, "kill") > 0
         assert_nothing_is_given_twice(node.ledger)

@@ -57,7 +57,7 @@ class Hooks:
         return run(argv, timeout_s=20, env={**self.slurm(job_id), **env})
 
     def slurm(self, job_id: int) -> dict[str, str]:
-        """Return what slurmd tells its hooks of a job."""
+        """Return what slurmd shows its hooks of a job."""
         more = {"SLURM_JOB_USER": "root", "SLURM_JOB_WORK_DIR": str(self.folder), "SLURMD_NODENAME": "n0"}
         return job_environment(job_id, SHARED, **more)
 
@@ -86,8 +86,10 @@ def test_a_job_is_capped_above_its_booking_where_its_booking_says_so(hooks: Hook
     hooks.run("prolog", 6, SLURM_JOB_COMMENT=comment_of(booking))
     assert JobFile(hooks.folder / "run", 6).variables()["RAD_CAP_MIB"] == "4096", "no monitor watches"
     hooks.run("epilog", 6)
-    cards = SimulatedGpus(hooks.folder / "gpus").read()
-    write_window(hooks.folder / "run", cards, now_s=SystemClock().now_s() + 4)  # hooks take a while to start
+    physical_gpus = SimulatedGpus(hooks.folder / "gpus").read()
+    write_window(
+        hooks.folder / "run", physical_gpus, now_s=SystemClock().now_s() + 4
+    )  # hooks take a while to start
     hooks.run("prolog", SLURM_JOB_COMMENT=comment_of(booking))
     variables = JobFile(hooks.folder / "run", 7).variables()
     assert (variables["RAD_BOOKED_MIB"], variables["RAD_CAP_MIB"]) == ("4096", "10240"), (
@@ -271,7 +273,7 @@ def test_a_late_epilog_with_the_count_of_the_run_that_began_since_leaves_it_alon
 def test_an_epilog_with_the_data_of_a_later_job_of_this_id_ends_the_run_all_the_same(
     hooks: Hooks, comment: str
 ) -> None:
-    """slurmctld lost its state, gave the id anew, and ends the run that it does not know: so seen on 22.05."""
+    """slurmctld lost its state, gave the id again, and ends the run that it does not know: so seen on 22.05."""
     later = {"SLURM_JOB_GPUS": "", "SLURM_JOB_UID": "4711", "SLURM_JOB_COMMENT": comment}
     run_folder = hooks.folder / "run"
     hooks.run("prolog", SLURM_JOB_RESTART_COUNT="2")
@@ -331,8 +333,8 @@ def test_a_job_that_shares_two_gpus_from_prolog_to_epilog(hooks: Hooks) -> None:
         len(set(allocation.gpus)),
         allocation.booked_bytes,
     ) == ("shared", 2, 4 * GIB)
-    told = {"SLURM_NTASKS": "2", "SLURM_SHARDS_ON_NODE": "8", "SLURM_TRES_PER_TASK": "gres/shard:4"}
-    script = hooks.run("prolog.task_prolog", **given, **told).splitlines()
+    reported = {"SLURM_NTASKS": "2", "SLURM_SHARDS_ON_NODE": "8", "SLURM_TRES_PER_TASK": "gres/shard:4"}
+    script = hooks.run("prolog.task_prolog", **given, **reported).splitlines()
     assert {
         "export SLURM_NTASKS=1",
         "export SLURM_STEP_GRES=gres/shard:8",
@@ -500,7 +502,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_ours_neither_fails_a_hook_nor_holds_anything(hooks: Hooks, fault: str) -> None:
+def test_a_fault_of_rads_neither_fails_a_hook_nor_holds_anything(hooks: Hooks, fault: str) -> None:
     breaks, kind = FAULTS[fault]
     breaks(hooks.folder)
     hooks.run("prolog")
@@ -564,13 +566,13 @@ def test_a_task_knows_its_gpu_although_its_task_prolog_does_not_end_its_work(
     hooks.run("prolog")
     whole = script_of(hooks, "task_prolog.sh", python=sys.executable)
     lines = run(["/bin/sh", str(whole)], timeout_s=20, env=hooks.slurm(7)).splitlines(keepends=True)
-    told = "".join(
+    reported = "".join(
         line for line in lines if not any(f" {name}=" in line for name in GROWING)
     )  # its GPU is the point
     python = "/nowhere/python" if broken is None else program(hooks.folder, broken)
     script = script_of(hooks, "task_prolog.sh", python=python)
-    assert run(["/bin/sh", str(script)], timeout_s=20, env=hooks.slurm(7)) == told
-    assert "export RAD_GPUS=GPU-" in told and "export CUDA_VISIBLE_DEVICES=" in told
+    assert run(["/bin/sh", str(script)], timeout_s=20, env=hooks.slurm(7)) == reported
+    assert "export RAD_GPUS=GPU-" in reported and "export CUDA_VISIBLE_DEVICES=" in reported
     JobFile(hooks.folder / "run", 8).refuse("it waits", boot_id=boot_id(), now_s=0.0)
     with pytest.raises(CommandError) as refusal:
         run(["/bin/sh", "-c", f"/bin/sh {script} 2>/dev/null"], timeout_s=20, env=hooks.slurm(8))
@@ -579,7 +581,7 @@ def test_a_task_knows_its_gpu_although_its_task_prolog_does_not_end_its_work(
 
 
 def test_a_prolog_that_is_killed_twice_leaves_word_for_the_jobs_tasks(hooks: Hooks) -> None:
-    """Slurm does not answer here, so the tasks start all the same: a fault of ours never loses a job."""
+    """Slurm does not answer here, so the tasks start all the same: a fault of RAD's never loses a job."""
     python = program(hooks.folder, f"echo x >>{hooks.folder}/tries\nkill -9 $$")
     script = script_of(hooks, "prolog.sh", python=python)
     for job_id, gpus in ((7, "0"), (8, "")):

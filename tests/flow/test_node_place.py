@@ -171,14 +171,14 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def test_jobs_of_one_seat_share_its_gpu_and_a_whole_job_gets_the_other(bench: Bench) -> None:
+def test_jobs_of_one_index_share_its_gpu_and_a_whole_job_gets_the_other(bench: Bench) -> None:
     assert bench.place(1, 4).placement.gpus == ("GPU-0",)
     assert bench.place(2, 4).placement.gpus == ("GPU-0",)
     assert bench.place(3, kind="whole", gpu_index=1).placement.gpus == ("GPU-1",)
     assert bench.slurm.asked == 0
 
 
-def test_a_confined_job_stays_on_its_seat(bench: Bench) -> None:
+def test_a_confined_job_stays_on_its_index(bench: Bench) -> None:
     assert bench.place(1, kind="whole", confined=True, gpu_index=1).placement.gpus == ("GPU-1",)
     assert bench.place(2, 4, confined=True, gpu_index=1).placement.requeue
 
@@ -195,7 +195,7 @@ def test_before_a_job_is_put_back_slurm_says_whether_the_holder_is_gone(bench: B
     assert bench.place(3, kind="whole").placement.gpus == ("GPU-0",)
 
 
-def test_a_job_that_one_list_lacked_is_missed_anew_after_it_was_listed(bench: Bench) -> None:
+def test_a_job_that_one_list_lacked_is_missed_again_after_it_was_listed(bench: Bench) -> None:
     bench.place(1, kind="whole")
     bench.clock.time_s += LAUNCH_S + 1
     for listed in (False, True, False):
@@ -230,7 +230,7 @@ class NextSample(FakeClock):
             self.take()
 
 
-def test_memory_of_a_job_that_has_just_ended_puts_nobody_back(bench: Bench) -> None:
+def test_memory_of_a_job_that_has_just_ended_puts_no_job_back(bench: Bench) -> None:
     """In replays on an H100 four jobs lost their turn to what was gone when they were put back."""
     clock, bench.watched = NextSample(bench, used=[8, 0]), False
     clock.take()
@@ -240,7 +240,7 @@ def test_memory_of_a_job_that_has_just_ended_puts_nobody_back(bench: Bench) -> N
     assert 0.5 < sum(clock.slept) < 1.2
 
 
-def test_memory_that_nobody_booked_and_somebody_keeps_is_waited_for_once(bench: Bench) -> None:
+def test_memory_that_no_job_booked_and_a_process_keeps_is_waited_for_once(bench: Bench) -> None:
     clock, bench.watched = NextSample(bench, used=[8, 8, 8, 0]), False
     clock.take()
     placed = bench.place(1, 6)
@@ -264,14 +264,14 @@ def test_who_waited_long_for_his_turn_does_not_wait_for_a_sample_too(
 def test_a_hook_that_slurm_kept_waiting_does_not_wait_for_a_sample_too(
     bench: Bench, age_s: float, waits: bool
 ) -> None:
-    """Nor does one that is placed a second time, since MPS did not start: each began its time anew."""
+    """Nor does one that is placed a second time, since MPS did not start: each began its time again."""
     clock, bench.watched = NextSample(bench, used=[8, 8, 8, 0]), False
     clock.take()
     assert bench.place(1, 6, age_s=age_s).placement.requeue
     assert bool(clock.slept) == waits
 
 
-def test_nobody_waits_for_memory_that_is_booked(bench: Bench) -> None:
+def test_no_job_waits_for_memory_that_is_booked(bench: Bench) -> None:
     for job_id in (1, 2):
         assert bench.place(job_id, 8, gpu_index=job_id - 1).placement.gpus
     clock, bench.watched = NextSample(bench, used=[0, 0]), False
@@ -280,7 +280,7 @@ def test_nobody_waits_for_memory_that_is_booked(bench: Bench) -> None:
     assert not clock.slept
 
 
-def test_observing_delays_nobody(tmp_path: Path) -> None:
+def test_observing_delays_no_job(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.config = replace(bench.config, mode="observe")
     clock, bench.watched = NextSample(bench, used=[8, 0]), False
@@ -330,7 +330,7 @@ def test_the_monitor_finds_it_within_a_minute_whatever_the_wall_clock_says(bench
     assert placed_files(bench.folder / "run", boot_id="b") == (), "and no file of it stays"
 
 
-def test_a_run_that_slurm_believes_in_and_nobody_launched_is_found_too(bench: Bench) -> None:
+def test_a_run_that_slurm_believes_in_and_slurm_never_launched_is_found_too(bench: Bench) -> None:
     """slurmctld was killed just after a put-back."""
     facts_of(bench.node(), "n0", bench.readings)
     bench.place(1, kind="whole")
@@ -343,7 +343,7 @@ def test_a_run_that_slurm_believes_in_and_nobody_launched_is_found_too(bench: Be
     assert reconcile_node(bench.node(), bench.readings).released == (1,)
 
 
-def test_a_run_that_one_sweep_saw_nothing_of_is_doubted_anew_after_it_was_seen(bench: Bench) -> None:
+def test_a_run_that_one_sweep_saw_nothing_of_is_doubted_again_after_it_was_seen(bench: Bench) -> None:
     """As where a slurmstepd is overlooked now and then: without rad-monitor hooks sweep, long apart."""
     facts_of(bench.node(), "n0", bench.readings)
     bench.place(1, kind="whole")
@@ -358,7 +358,7 @@ def test_a_run_that_one_sweep_saw_nothing_of_is_doubted_anew_after_it_was_seen(b
     assert reconcile_node(bench.node(), bench.readings).released == (1,)
 
 
-def test_a_run_that_nobody_launched_goes_back_into_the_queue(bench: Bench) -> None:
+def test_a_run_that_slurm_never_launched_goes_back_into_the_queue(bench: Bench) -> None:
     """The sweep after the one that finds it gives its GPU back and lets the job run again."""
     facts_of(bench.node(), "n0", bench.readings)
     said: list[str] = []
@@ -373,12 +373,12 @@ def test_a_run_that_nobody_launched_goes_back_into_the_queue(bench: Bench) -> No
     bench.slurm.views[4] = JobView(job_id=4, user_id=0, state="RUNNING", node="n0")
     bench.clock.time_s += LAUNCH_S + 1
     reconciler.reconcile_node()
-    assert bench.slurm.told == [], "its end may be on its way to the controller"
+    assert bench.slurm.reported == [], "its end may be on its way to the controller"
     bench.step(2)
     bench.slurm.views[3] = replace(bench.slurm.views[3], state="COMPLETING")
     reconciler.reconcile_node()
     reconciler.reconcile_node()
-    assert bench.slurm.told == [(1, "requeue"), (4, "requeue")]
+    assert bench.slurm.reported == [(1, "requeue"), (4, "requeue")]
     assert len(said) == 3
 
 
@@ -420,7 +420,7 @@ def test_a_lost_run_folder_comes_back_from_what_is_running(
 
 
 def test_no_process_speaks_for_another_job_when_a_ledger_is_rebuilt(bench: Bench) -> None:
-    """A user names all GPUs under the id of somebody else's job, and of one that does not exist."""
+    """A user names all GPUs under the id of another user's job, and of one that does not exist."""
     bench.step(1, CUDA_VISIBLE_DEVICES="GPU-0")
     bench.slurm_has(1, Booking(kind="whole"))
     for number, job_id in enumerate((1, 77)):
@@ -443,7 +443,7 @@ def test_without_monitor_and_driver_there_is_no_placement(bench: Bench) -> None:
 
 
 def test_a_driver_that_does_not_answer_leaves_the_ledger_to_decide(bench: Bench) -> None:
-    """Left alone, a job would run where Slurm put it: beside one that owns that GPU."""
+    """Left alone, a job would run where Slurm put it: next to one that owns that GPU."""
     facts_of(bench.node(), "n0", bench.readings)
     bench.place(1, kind="whole")
     bench.clock.time_s += 60
@@ -502,7 +502,7 @@ def test_a_cap_lies_above_the_booking_only_where_the_guard_would_act(bench: Benc
 
 
 def without_guard(bench: Bench, why: str) -> None:
-    """Leave the node without anybody who stops a job: from one moment to the next, or by the admin's word."""
+    """Leave the node without any job who stops a job: from one moment to the next, or by the admin's word."""
     settings = bench.config.partitions["gpu"]
     if why == "not reloaded":
         bench.guarded = []
@@ -533,7 +533,7 @@ def test_what_nothing_holds_begins_alone(bench: Bench, why: str) -> None:
 
 
 @UNGUARDED
-def test_nobody_joins_what_nothing_holds_until_the_guard_is_back(bench: Bench, why: str) -> None:
+def test_no_job_joins_what_nothing_holds_until_the_guard_is_back(bench: Bench, why: str) -> None:
     """The monitor is gone, or its guard only warns, while a job of two GPUs runs that it alone held."""
     config = bench.config
     assert bench.place(1, 2, gpus=2).allocation is not None
@@ -546,7 +546,7 @@ def test_nobody_joins_what_nothing_holds_until_the_guard_is_back(bench: Bench, w
 
 
 @UNGUARDED
-def test_a_job_for_which_mps_did_not_start_is_held_by_the_guard_or_shares_with_nobody(
+def test_a_job_for_which_mps_did_not_start_is_held_by_the_guard_or_shares_with_no_job(
     bench: Bench, why: str
 ) -> None:
     assert bench.place(1, 2).allocation is not None
@@ -561,7 +561,7 @@ def test_a_job_for_which_mps_did_not_start_is_held_by_the_guard_or_shares_with_n
 
 @pytest.mark.parametrize(("ends", "shares"), [("daemon", False), ("server", True), ("", True)])
 @UNGUARDED
-def test_nobody_joins_a_job_whose_mps_daemon_has_ended(
+def test_no_job_joins_a_job_whose_mps_daemon_has_ended(
     bench: Bench, why: str, ends: str, shares: bool
 ) -> None:
     """Of a server alone the daemon starts the next, under the same limit."""

@@ -88,7 +88,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.boot = 0
         self.next_id = 1
         self.running: dict[int, Allocation] = {}
-        self.strangers = [0] * GPUS
+        self.unmanaged = [0] * GPUS
         self.slurm = FakeSlurm()
         self.last_start_s = 0.0
 
@@ -104,7 +104,7 @@ class NodeMachine(RuleBasedStateMachine):
                 index=index,
                 name="test",
                 memory_total_bytes=USABLE,
-                memory_used_bytes=self.strangers[index],
+                memory_used_bytes=self.unmanaged[index],
                 smact=0.1,
                 time_s=self.clock.now_s(),
             )
@@ -173,11 +173,11 @@ class NodeMachine(RuleBasedStateMachine):
             assert not neighbours or {one.kind for one in [allocation, *neighbours]} == {"shared"}
             if allocation.kind == "shared":
                 booked = sum(one.booked_bytes for one in [allocation, *neighbours])
-                assert booked + self.strangers[int(uuid[-1])] <= USABLE
+                assert booked + self.unmanaged[int(uuid[-1])] <= USABLE
                 pooled = pooled_bytes(share_of(one) for one in [allocation, *neighbours])
                 assert (
                     allocation.limit_bytes == allocation.booked_bytes
-                    or pooled + self.strangers[int(uuid[-1])] <= USABLE
+                    or pooled + self.unmanaged[int(uuid[-1])] <= USABLE
                 )
         self.running[allocation.job_id] = allocation
         kind, memory_bytes = allocation.kind, None if allocation.kind == "whole" else allocation.booked_bytes
@@ -262,8 +262,8 @@ class NodeMachine(RuleBasedStateMachine):
             reconcile_node(self.node(killed_at), self.readings())
 
     @rule(gpu=st.integers(0, GPUS - 1), gib=st.integers(0, 9))
-    def a_stranger_comes_or_goes(self, gpu: int, gib: int) -> None:
-        self.strangers[gpu] = gib * GIB
+    def an_unmanaged_process_comes_or_goes(self, gpu: int, gib: int) -> None:
+        self.unmanaged[gpu] = gib * GIB
 
     @rule(answers=st.booleans())
     def slurm_answers(self, answers: bool) -> None:

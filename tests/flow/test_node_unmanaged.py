@@ -1,4 +1,4 @@
-"""What nobody configured runs as without us, and what books a GPU does not start without one."""
+"""What no admin configured runs as without us, and what books a GPU does not start without one."""
 
 from __future__ import annotations
 
@@ -116,12 +116,12 @@ def test_of_a_silent_slurm_the_whole_is_noted(bench: Bench) -> None:
     assert given is not None and given.kind == "whole"
 
 
-def test_mig_and_a_gpu_that_nobody_knows_are_not_noted() -> None:
+def test_mig_and_a_gpu_that_is_unknown_to_rad_are_not_noted() -> None:
     assert as_given(job(), FACTS, parse_gres("gres/gpu:1g.10gb:1"), now_s=0.0) is None
     assert as_given(job(gpu_indices=(9,)), FACTS, (), now_s=0.0) is None
 
 
-def test_where_no_job_of_ours_can_come_nothing_is_asked_or_written(tmp_path: Path) -> None:
+def test_where_no_job_of_rads_can_come_nothing_is_asked_or_written(tmp_path: Path) -> None:
     bench = Bench(tmp_path, partitions=("plain",))
     asked = bench.slurm.asked
     assert note(bench.node, job()) is None
@@ -149,7 +149,7 @@ def test_facts_are_asked_for_once_and_forgotten_at_a_reboot(bench: Bench, tmp_pa
     assert read_facts(bench.node) is None
 
 
-def test_a_booked_job_without_seats_does_not_start(bench: Bench) -> None:
+def test_a_booked_job_without_indices_does_not_start(bench: Bench) -> None:
     signed = signed_booking(Booking(kind="shared", memory_bytes=GIB), user_id=os.geteuid(), key=KEY)
     assert why_no_start(bench.node, job("gpu", gpu_indices=(), comment=signed)) is not None
     assert bench.slurm.asked == 1, "the booking said it; only the facts were asked for"
@@ -170,7 +170,7 @@ def test_a_job_whose_owner_took_the_gpu_out_of_it_starts_without(bench: Bench) -
 @pytest.mark.parametrize(
     ("gres", "starts"), [("gres:gpu:1", False), ("gres/shard:3", False), ("", True), ("gres/nvme:1", True)]
 )
-def test_of_a_job_without_booking_and_seats_slurm_says_whether_it_wants_a_gpu(
+def test_of_a_job_without_booking_and_indices_slurm_says_whether_it_wants_a_gpu(
     bench: Bench, gres: str, starts: bool
 ) -> None:
     bench.asks_for(gres)

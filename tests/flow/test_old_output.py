@@ -70,7 +70,7 @@ def test_a_requeued_run_that_appends_is_judged_by_its_own_words(tmp_path: Path) 
     assert judged(node, 7, **again) == "failed"
 
 
-def test_two_files_are_told_apart(tmp_path: Path) -> None:
+def test_two_files_are_distinguished(tmp_path: Path) -> None:
     node = Hooks(tmp_path)
     env = {"SLURM_JOB_STDOUT": f"{tmp_path}/out.log", "SLURM_JOB_STDERR": f"{tmp_path}/err.log"}
     (tmp_path / "out.log").write_text(OOM)

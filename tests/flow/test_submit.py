@@ -119,8 +119,8 @@ def hooks(lua: str, tmp_path: Path) -> Iterator[LuaProgram]:
 
 
 def asked_of(events: Path) -> list[Entry]:
-    told = [from_line(line) for line in events.read_bytes().splitlines()]
-    return [one for one in told if one is not None and one.event.kind == EventKind.SUBMITTED]
+    reported = [from_line(line) for line in events.read_bytes().splitlines()]
+    return [one for one in reported if one is not None and one.event.kind == EventKind.SUBMITTED]
 
 
 def submit(hooks: LuaProgram, **job: Any) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def test_from_a_summary_to_a_signed_booking(lua: str, hooks: LuaProgram, tmp_pat
 
 
 @pytest.mark.usefixtures("radd")
-def test_bad_words_and_too_much_are_told(hooks: LuaProgram) -> None:
+def test_bad_words_and_too_much_are_reported(hooks: LuaProgram) -> None:
     wrong = submit(hooks, script="#!/bin/sh\n#RAD batch_size=abc\n", argv0="/home/u/job.sh")
     assert wrong["rc"] == 0 and wrong["job"]["gres"] == "shard:39"
     assert wrong["said"][0].startswith("RAD: /home/u/job.sh:2: batch_size=abc")
@@ -208,7 +208,7 @@ def test_a_radd_that_takes_a_request_has_left_its_fallback(radd: Radd) -> None:
         assert fallback.exists()
 
 
-def test_a_second_radd_is_told_about_the_first(radd: Radd) -> None:
+def test_a_second_radd_is_informed_of_the_first(radd: Radd) -> None:
     argv = [sys.executable, "-m", "slurm_plugin.radd", "--config", str(radd.folder / "rad.toml")]
     second = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert second.returncode == 1
@@ -256,9 +256,7 @@ while True:
 """
 
 
-def test_other_users_cannot_connect_and_a_loop_of_theirs_starves_nobody(
-    radd: Radd, hooks: LuaProgram
-) -> None:
+def test_other_users_cannot_connect_and_their_loop_starves_no_job(radd: Radd, hooks: LuaProgram) -> None:
     """A hostile loop against a real radd, over a path that is open to everybody."""
     if os.getuid() != 0:
         pytest.skip("becoming another user needs root")

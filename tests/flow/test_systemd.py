@@ -39,8 +39,8 @@ class Manager:
             fds = (listener.fileno(),)
             return subprocess.Popen(argv, env=self.env, stdout=log, stderr=log, pass_fds=fds)
 
-    def told(self) -> str:
-        """Return the first line of what is told next."""
+    def reported(self) -> str:
+        """Return the first line of the next output."""
         return self._socket.recv(1000).decode().partition("\n")[0]
 
     def close(self) -> None:
@@ -77,22 +77,22 @@ def configure(folder: Path) -> list[str]:
     return ["slurm_plugin.radd", "--config", str(folder / "rad.toml")]
 
 
-def test_whoever_asks_while_radd_starts_anew_is_answered(tmp_path: Path, manager: Manager) -> None:
+def test_a_request_while_radd_restarts_is_answered(tmp_path: Path, manager: Manager) -> None:
     argv, path = configure(tmp_path), tmp_path / "radd.sock"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen(128)
         for _ in range(2):
-            with client(path) as early:  # nobody listens yet, but systemd's socket takes it
+            with client(path) as early:  # no job listens yet, but systemd's socket takes it
                 radd = manager.start(argv, listener)
                 try:
-                    assert manager.told() == "READY=1"
+                    assert manager.reported() == "READY=1"
                     assert b"pong" in early.recv(100)
                     radd.send_signal(signal.SIGHUP)
-                    assert [manager.told(), manager.told()] == ["RELOADING=1", "READY=1"]
+                    assert [manager.reported(), manager.reported()] == ["RELOADING=1", "READY=1"]
                 finally:
                     radd.terminate()
-                assert manager.told() == "STOPPING=1"
+                assert manager.reported() == "STOPPING=1"
                 assert radd.wait(PATIENCE_S) == 0
             assert path.exists(), "the socket is the manager's"
 
@@ -104,7 +104,7 @@ def test_a_socket_at_another_path_leaves_radd_its_own(tmp_path: Path, manager: M
         listener.listen(128)
         radd = manager.start(argv, listener)
         try:
-            assert manager.told() == "READY=1"
+            assert manager.reported() == "READY=1"
             with client(tmp_path / "radd.sock") as asked:
                 assert b"pong" in asked.recv(100)
         finally:
@@ -122,7 +122,7 @@ def test_systemds_own_program_hands_it_the_socket(tmp_path: Path) -> None:
     with (tmp_path / "log").open("wb") as log:
         radd = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        wait_until(lambda: listens(path))  # it is there a moment before anybody listens
+        wait_until(lambda: listens(path))  # it is there a moment before any job listens
         with client(path) as asked:
             assert b"pong" in asked.recv(100)
     finally:
@@ -135,10 +135,10 @@ def test_a_monitor_says_when_it_samples(tmp_path: Path, manager: Manager) -> Non
     argv = [sys.executable, "-I", "-m", "slurm_plugin.monitor.daemon", "--config", str(tmp_path / "rad.toml")]
     monitor = subprocess.Popen(argv, env=manager.env, stderr=subprocess.DEVNULL)
     try:
-        assert manager.told() == "READY=1"
+        assert manager.reported() == "READY=1"
         monitor.send_signal(signal.SIGHUP)
-        assert [manager.told(), manager.told()] == ["RELOADING=1", "READY=1"]
+        assert [manager.reported(), manager.reported()] == ["RELOADING=1", "READY=1"]
     finally:
         monitor.terminate()
-    assert manager.told() == "STOPPING=1"
+    assert manager.reported() == "STOPPING=1"
     assert monitor.wait(PATIENCE_S) == 0

@@ -21,7 +21,7 @@ from tests.slurmstepd import step
 
 HERE = Path(__file__).resolve().parent
 PYTHON = os.environ.get("RAD_TORCH_PYTHON", sys.executable)
-"""The Python that has torch; ours need not."""
+"""The Python that has torch; the environment of RAD need not."""
 
 
 def eventually(what: str, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:

@@ -1,4 +1,4 @@
-"""`rad calibrate` on the real card: what it says, how long it takes, and what it changes in an estimate."""
+"""`rad calibrate` on the real GPU: what it says, how long it takes, and what it changes in an estimate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rad calibrate --deep` on the real card: what it fits, how long it takes, and whether an H200 gets our rows."""
+"""`rad calibrate --deep` on the real GPU: what it fits, how long it takes, and whether an H200 gets our rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WITHIN = {
     "mps": 0.1,
     "device": 0.0,
 }
-"""How far a number may lie from ours on the card that ours were found on, as a share, by library."""
+"""How far a number may lie from the shipped one on the GPU where that was found, as a share, by library."""
 
 
 def test_calibrate_deep(gpu: GpuReading, run_folder: Path, results: Results):
@@ -51,12 +51,12 @@ def test_calibrate_deep(gpu: GpuReading, run_folder: Path, results: Results):
     assert {rule.library for rule in found} == LIBRARIES
     if "H200" not in gpu.name:
         return
-    ours = {(rule.library, rule.name): rule.value for rule in read_table(TABLE) if rule.gpu in ("h200", "*")}
+    rads = {(rule.library, rule.name): rule.value for rule in read_table(TABLE) if rule.gpu in ("h200", "*")}
     far = {
-        (rule.library, rule.name): (rule.value, ours[rule.library, rule.name])
+        (rule.library, rule.name): (rule.value, rads[rule.library, rule.name])
         for rule in found
-        if abs(rule.value - ours[rule.library, rule.name])
-        > WITHIN[rule.library] * ours[rule.library, rule.name]
+        if abs(rule.value - rads[rule.library, rule.name])
+        > WITHIN[rule.library] * rads[rule.library, rule.name]
     }
-    results.add(other_than_ours={" ".join(key): pair for key, pair in far.items()})
+    results.add(other_than_rads={" ".join(key): pair for key, pair in far.items()})
     assert not far

@@ -1,4 +1,4 @@
-"""Measuring on a real GPU: what a run says must not depend on who runs beside it."""
+"""Measuring on a real GPU: what a run says must not depend on who runs next to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def measured(jobs: list[Job], slots: int) -> dict[int, dict[str, Any]]:
     return {r["index"]: r for r in rows if r["outcome"] == "ok"}
 
 
-def test_memory_is_the_same_alone_and_beside_others() -> None:
+def test_memory_is_the_same_alone_and_next_to_others() -> None:
     small = [
         r["index"] for r in read_records(TRAINING_ROWS) if r.get("process_peak_bytes", 99 * GIB) < 4 * GIB
     ][:12]

@@ -1,4 +1,4 @@
-"""A hostile user on a real GPU: what MPS refuses, and what the guard ends in how many seconds, beside whom."""
+"""A hostile user on a real GPU: what MPS refuses, and what the guard ends in how many seconds, next to which."""
 
 from __future__ import annotations
 
@@ -206,9 +206,9 @@ for path in sys.argv[1:]:
 
 
 @pytest.mark.parametrize("way", ["no pipe directory", "no such pipe directory", "own daemon"])
-def test_the_guard_ends_a_thief(way: str, node: Node, results: Results):
-    env, beside = node.job(1), node.job(2, user=OTHER)
-    neighbour = node.client(beside, 512, user=OTHER)
+def test_the_guard_ends_an_overrunning_job(way: str, node: Node, results: Results):
+    env, alongside = node.job(1), node.job(2, user=OTHER)
+    neighbour = node.client(alongside, 512, user=OTHER)
     neighbour.wait_ready()
     past = without(env, "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
     daemon = None
@@ -232,10 +232,10 @@ def test_the_guard_ends_a_thief(way: str, node: Node, results: Results):
         )
         eventually("own daemon", (own / "control").is_socket, 10)
     node.sample_for(1.5)
-    thief = node.client(past, 20 * 1024)
-    thief.wait_ready()
+    overrunner = node.client(past, 20 * 1024)
+    overrunner.wait_ready()
     before = neighbour.beats()
-    took_s = node.sample_until("stopped", lambda: thief.process.poll() is not None)
+    took_s = node.sample_until("stopped", lambda: overrunner.process.poll() is not None)
     incident = next(one for one in node.incidents() if one.stopped)
     results.add(way=way, stopped_after_s=took_s, had_mib=20 * 1024, detail=incident.detail)
     assert (incident.kind, incident.culprit, incident.culprit_user_id) == ("memory", 1, USER)
@@ -246,7 +246,7 @@ def test_the_guard_ends_a_thief(way: str, node: Node, results: Results):
         eventually("its daemon ended too", lambda: daemon.poll() is not None, 10)
 
 
-def test_what_a_training_beside_a_thief_feels(node: Node, results: Results):
+def test_what_a_training_next_to_an_overrunning_job_feels(node: Node, results: Results):
     """A training past MPS takes 20 GiB more than its job booked, after 20 steps."""
     honest = node.job(2, user=0, cap=6 * GIB)
     past = without(
@@ -258,14 +258,14 @@ def test_what_a_training_beside_a_thief_feels(node: Node, results: Results):
     neighbour.wait_steps(20)
     time.sleep(2.0)
     began_s = time.time()
-    thief = Training(node.run, "thief", *options, "--grab-gib", "20", env=past)
-    node.trainings.append(thief)
-    node.sample_until("stopped", lambda: thief.process.poll() is not None, 60)
+    overrunner = Training(node.run, "thief", *options, "--grab-gib", "20", env=past)
+    node.trainings.append(overrunner)
+    node.sample_until("stopped", lambda: overrunner.process.poll() is not None, 60)
     ended_s = time.time()
     time.sleep(3.0)
-    first_s = thief.reports()[0][0]
+    first_s = overrunner.reports()[0][0]
     results.add(
-        thief_lived_s=ended_s - first_s,
+        overrunner_lived_s=ended_s - first_s,
         images_per_s={
             "before": neighbour.rate(began_s - 2.0, began_s),
             "while the thief trained": neighbour.rate(first_s, ended_s),
@@ -323,8 +323,8 @@ def test_a_server_that_dies_names_who_was_on_it(node: Node):
     assert [(one.kind, one.victims) for one in node.incidents()] == [("server", (1,))]
 
 
-def test_ending_busy_clients_hurts_nobody(node: Node, results: Results):
-    """What the guard does to a thief, to six trainings in the middle of their kernels."""
+def test_ending_busy_clients_hurts_no_job(node: Node, results: Results):
+    """What the guard does to an overrunning job, to six trainings in the middle of their kernels."""
     env = node.job(1, user=0, cap=6 * GIB)
     neighbour = node.client(env, 512, user=0)
     neighbour.wait_ready()

@@ -1,4 +1,4 @@
-"""MPS on a real GPU: verified, capped, two users, and mended after every kind of end."""
+"""MPS on a real GPU: verified, capped, two users, and fixed after every kind of end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rad-monitor costs: slowdown of trainings, CPU and memory, beside nvidia-smi at the same rate."""
+"""What rad-monitor costs: slowdown of trainings, CPU and memory, next to nvidia-smi at the same rate."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_overhead(load: str, gpu: GpuReading, tmp_path: Path, results: Results):
         training.wait_steps()
         time.sleep(3.0)
         for number in range(ROUNDS):
-            # Another order in every round, so that a drift of the clocks favours nobody.
+            # Another order in every round, so that a drift of the clocks favours no job.
             names = list(rates)[number % 3 :] + list(rates)[: number % 3]
             for name in names:
                 watcher = None

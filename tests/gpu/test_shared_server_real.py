@@ -22,7 +22,7 @@ from slurm_plugin.mps.quarantine import faults_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(os.geteuid() != 0, reason="starts daemons for other users")]
 
-STRANGER = 4713
+OTHER_USER = 4713
 SMALL, LARGE = 2 * GIB, 6 * GIB
 LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
@@ -99,10 +99,10 @@ def test_the_guard_ends_who_drops_his_limit_up_to_a_neighbours(node: Shared, res
     neighbour = node.client(large, 512, user=OTHER)
     neighbour.wait_ready()
     node.sample_for(1.5)
-    thief = node.client(without(small, LIMIT), 5 * 1024)
-    thief.wait_ready()
-    assert thief.pid in node.listed(), "it did not pass MPS"
-    took_s = node.sample_until("stopped", lambda: thief.process.poll() is not None)
+    overrunner = node.client(without(small, LIMIT), 5 * 1024)
+    overrunner.wait_ready()
+    assert overrunner.pid in node.listed(), "it did not pass MPS"
+    took_s = node.sample_until("stopped", lambda: overrunner.process.poll() is not None)
     incident = next(one for one in node.incidents() if one.stopped)
     results.add(stopped_after_s=took_s, had_mib=5 * 1024, detail=incident.detail)
     assert (incident.kind, incident.culprit, incident.culprit_user_id) == ("memory", 1, USER)
@@ -166,7 +166,7 @@ def test_a_job_that_faults_alone_is_known(node: Shared, results: Results) -> Non
 def test_only_users_with_a_job_there_connect(node: Shared, results: Results) -> None:
     env = node.job(1)
     other = node.job(2, user=OTHER)
-    assert node.refused(env, STRANGER)
+    assert node.refused(env, OTHER_USER)
     assert not node.refused(other, OTHER)
     pipe = Path(other["CUDA_MPS_PIPE_DIRECTORY"])
     modes = {path.name: oct(path.lstat().st_mode) for path in pipe.iterdir()}
@@ -179,14 +179,14 @@ def test_only_users_with_a_job_there_connect(node: Shared, results: Results) -> 
     assert one.beats_on()
 
 
-def test_a_full_server_costs_nobody_his_start(node: Shared, results: Results) -> None:
+def test_a_full_server_costs_no_job_his_start(node: Shared, results: Results) -> None:
     """Beyond the last slot CUDA gives error 808."""
     env = node.job(1, cap=40 * GIB)
     crowd = [node.client(env, 16) for _ in range(MOST_CLIENTS - 5)]
     for client in crowd:
         client.wait_ready(60)
-    beside = node.job(2, user=OTHER)
-    late = node.client(beside, 256, user=OTHER)
+    alongside = node.job(2, user=OTHER)
+    late = node.client(alongside, 256, user=OTHER)
     late.wait_ready()
     assert late.pid in node.listed()
     alone = node.job(3, user=OTHER)

@@ -131,7 +131,7 @@ def test_the_whole_way_round(cluster: Cluster, jobs: Jobs, gpu: GpuReading, resu
     # An exclusive GPU is exclusive: no other run overlaps a whole one.
     alone = [spans(jobs, whole)[0], spans(jobs, grows)[1]]
     every = [span for job_id in everyone for span in spans(jobs, job_id)]
-    for mine, theirs in itertools.product(alone, every):
-        assert mine == theirs or mine[1] <= theirs[0] or theirs[1] <= mine[0]
+    for mine, foreign in itertools.product(alone, every):
+        assert mine == foreign or mine[1] <= foreign[0] or foreign[1] <= mine[0]
     eventually("ledger empty", lambda: cluster.allocations(NODE) == [], 20.0)
     assert not list((run / "mps").glob("*/*/pipe"))

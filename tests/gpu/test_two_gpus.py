@@ -1,6 +1,6 @@
 """Two real GPUs in one node of a real Slurm: policies, pinning, MPS on both, GPUs of one's own, and recovery.
 
-Every job tells which GPUs CUDA shows it, and NVML is watched from outside for where it holds memory.
+Every job shows which GPUs CUDA shows it, and NVML is watched from outside for where it holds memory.
 """
 
 from __future__ import annotations
@@ -87,21 +87,21 @@ class Site:
         paths = list(self.jobs.folder.glob(f"*-{job_id}.out"))
         return paths[0].read_text(errors="replace") if paths else ""
 
-    def told(self, job_id: int) -> list[str]:
-        """Return the UUIDs that CUDA shows a job, as it told last."""
+    def reported(self, job_id: int) -> list[str]:
+        """Return the UUIDs that CUDA showed a job last."""
         found = re.findall(r"^ready \d+ (.*)$", self.output(job_id), re.MULTILINE)
         return found[-1].split() if found else []
 
     def placed(self, job_id: int) -> list[str]:
         """Wait until a job holds memory, check that all say the same of where, and return its GPUs' UUIDs."""
-        self.watch(f"job {job_id} is ready", lambda: bool(self.told(job_id)))
+        self.watch(f"job {job_id} is ready", lambda: bool(self.reported(job_id)))
         self.watch(f"job {job_id} holds memory", lambda: bool(self.runs(job_id)))
-        told = self.told(job_id)
+        reported = self.reported(job_id)
         seen = sorted(self.uuid_of[index] for _, index in self.runs(job_id)[-1].gpus)
         held = next(row["gpus"] for row in self.cluster.allocations(NODE) if row["job_id"] == job_id)
-        assert sorted(told) == seen == sorted(held)
+        assert sorted(reported) == seen == sorted(held)
         assert f"RAD_GPUS={','.join(held)}\n" in self.output(job_id)
-        return told
+        return reported
 
     def reason(self, job_id: int) -> str:
         """Return why a job waits; "" if it does not."""

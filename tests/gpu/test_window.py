@@ -1,4 +1,4 @@
-"""What the monitor sees of real jobs: their memory, their activity, their strangers."""
+"""What the monitor sees of real jobs: their memory, their activity, their unmanaged processes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def test_window_and_records(gpu: GpuReading, run_folder: Path, results: Results)
     config = run_folder / "rad.toml"
     config.write_text(f'[paths]\nrun = "{run_folder}/r"\nlog = "{run_folder}/log"\n')
     argv = [sys.executable, "-I", "-m", "slurm_plugin.monitor.daemon", "--config", str(config)]
-    stranger = Client(1024, env={"CUDA_VISIBLE_DEVICES": gpu.uuid})
+    unmanaged = Client(1024, env={"CUDA_VISIBLE_DEVICES": gpu.uuid})
     training = Training(run_folder, "job", "--model", "resnet18", "--size", "64", env={"SLURM_JOB_ID": "77"})
     with subprocess.Popen(argv) as monitor:
         try:
-            stranger.wait_ready()
+            unmanaged.wait_ready()
             training.wait_steps()
             time.sleep(4.0)
             eventually("record", lambda: read_job(run_folder / "r", 77) is not None)
@@ -39,15 +39,15 @@ def test_window_and_records(gpu: GpuReading, run_folder: Path, results: Results)
                 job_p95_smact=usage.p95_smact,
                 job_energy_j=usage.energy_j,
                 samples=usage.samples,
-                stranger_mib=(seen[stranger.pid] or 0) / 2**20,
+                unmanaged_mib=(seen[unmanaged.pid] or 0) / 2**20,
                 reading=str(window[0]),
             )
-            others = [held or 0 for pid, held in seen.items() if pid != stranger.pid]
+            others = [held or 0 for pid, held in seen.items() if pid != unmanaged.pid]
             assert usage.peak_bytes == max(*others, usage.peak_bytes or 0)
             assert (usage.energy_j or 0.0) > 0.0
             assert (usage.mean_smact or 0.0) > 0.1
-            assert not list((run_folder / "r" / "monitor" / "jobs").glob(f"{stranger.pid}.json"))
+            assert not list((run_folder / "r" / "monitor" / "jobs").glob(f"{unmanaged.pid}.json"))
         finally:
             monitor.kill()
             training.stop()
-            stranger.kill()
+            unmanaged.kill()

@@ -128,7 +128,7 @@ def test_radd_hears_the_request_and_its_changes_are_made(hooks: LuaProgram, radd
 
 
 @pytest.mark.parametrize(
-    ("shared", "partition", "told"),
+    ("shared", "partition", "reported"),
     [
         (0, "gpu", True),  # --exclusive
         (2, "gpu", False),  # --exclusive=user
@@ -140,7 +140,7 @@ def test_radd_hears_the_request_and_its_changes_are_made(hooks: LuaProgram, radd
     ],
 )
 def test_radd_hears_of_a_job_that_takes_whole_nodes(
-    hooks: LuaProgram, radd: Any, shared: int, partition: str | None, told: bool
+    hooks: LuaProgram, radd: Any, shared: int, partition: str | None, reported: bool
 ) -> None:
     fake = radd(replies(reply()))
     partitions = {"gpu": {"max_share": 1, "flag_default": 1}, "alone": {"max_share": 0, "flag_default": 0}}
@@ -148,14 +148,14 @@ def test_radd_hears_of_a_job_that_takes_whole_nodes(
     submit(hooks, job | ({} if partition is None else {"partition": partition}), partitions=partitions)
     partitions["gpu"]["max_share"] = 0
     submit(hooks, {"user_id": 1000, "gres": "gpu:1", "shared": 65534}, partitions=partitions)
-    assert [asked["whole_nodes"] for asked in fake.asked] == [told, True]
+    assert [asked["whole_nodes"] for asked in fake.asked] == [reported, True]
 
 
 @pytest.mark.parametrize(
-    ("lua", "age_s", "told"), [(lua, s, 0 <= s < 10) for lua in VERSIONS for s in (-400, 0, 2, 9, 11)]
+    ("lua", "age_s", "reported"), [(lua, s, 0 <= s < 10) for lua in VERSIONS for s in (-400, 0, 2, 9, 11)]
 )
 def test_radd_hears_whether_slurmctld_has_just_started(
-    tmp_path: Path, radd: Any, lua: str, age_s: int, told: bool
+    tmp_path: Path, radd: Any, lua: str, age_s: int, reported: bool
 ) -> None:
     proc = tmp_path / "proc"
     (proc / "self").mkdir(parents=True)
@@ -169,7 +169,7 @@ def test_radd_hears_whether_slurmctld_has_just_started(
     (proc / "uptime").write_text("100000.00 9.00\n")
     submit(program)
     program.close()
-    assert [message.get("new_controller") for message in fake.asked] == [True if told else None, None]
+    assert [message.get("new_controller") for message in fake.asked] == [True if reported else None, None]
 
 
 def test_only_whole_lines_are_sent_and_radd_hears_of_rad_lines_behind_them(
@@ -218,8 +218,8 @@ def test_an_entry_of_scrontab_is_no_part_of_a_heterogeneous_job(hooks: LuaProgra
     job = {"user_id": 1, "gres": "gpu", "script": "#!/bin/sh\n", "het_job_offset": 0, "cron_job": True}
     submit(hooks, job)
     submit(hooks, {**job, "cron_job": False})
-    told = [(line["heterogeneous"], line.get("recurs")) for line in fake.asked]
-    assert told == [(False, True), (True, None)] or told == [(False, True), (True, False)]
+    reported = [(line["heterogeneous"], line.get("recurs")) for line in fake.asked]
+    assert reported == [(False, True), (True, None)] or reported == [(False, True), (True, False)]
 
 
 def test_radd_hears_only_of_jobs_that_concern_it(hooks: LuaProgram, radd: Any) -> None:
@@ -341,7 +341,7 @@ def test_a_radd_that_was_away_is_found_as_soon_as_it_is_back(hooks: LuaProgram, 
         assert time.monotonic() - back_s < within(5), "nobody asks it"
 
 
-def test_a_radd_that_answers_nobody_is_left_in_peace_by_all(hooks: LuaProgram, radd: Any) -> None:
+def test_a_radd_that_answers_no_request_is_left_in_peace_by_all(hooks: LuaProgram, radd: Any) -> None:
     fake = radd(lambda connection, line: None)
     for user_id in range(1000, 1020):
         submit(hooks, user_id=user_id)
@@ -414,7 +414,7 @@ SPOKEN = {"gres": "gres:gpu:1", "user_id": 1, "script": "#!/bin/sh\n#RAD memory=
 
 
 @pytest.mark.parametrize(
-    ("job", "falls_back", "told"),
+    ("job", "falls_back", "reported"),
     [
         (SPOKEN, False, "the job was submitted unchanged"),
         (SPOKEN, True, "the job gets a whole GPU"),
@@ -428,18 +428,18 @@ SPOKEN = {"gres": "gres:gpu:1", "user_id": 1, "script": "#!/bin/sh\n#RAD memory=
     ],
 )
 def test_who_said_something_to_us_hears_that_nothing_was_decided(
-    hooks: LuaProgram, tmp_path: Path, job: dict[str, Any], falls_back: bool, told: str
+    hooks: LuaProgram, tmp_path: Path, job: dict[str, Any], falls_back: bool, reported: str
 ) -> None:
     if falls_back:
         leave_fallback(tmp_path, gpu_type="")
     said = submit(hooks, job)["said"]
-    assert len(said) == bool(told) and all(told in line for line in said)
+    assert len(said) == bool(reported) and all(reported in line for line in said)
 
 
-def test_radd_is_told_how_many_jobs_it_did_not_decide(hooks: LuaProgram, radd: Any) -> None:
+def test_radd_is_informed_how_many_jobs_it_did_not_decide(hooks: LuaProgram, radd: Any) -> None:
     for _ in range(2):
         submit(hooks)
-    submit(hooks, {"user_id": 1, "script": "#!/bin/sh\n"})  # none of ours
+    submit(hooks, {"user_id": 1, "script": "#!/bin/sh\n"})  # not a managed job
     refuses = radd(replies({"v": 1, "error": "a submission without user_id"}))
     for _ in range(5):  # answered, and a user's own doing
         assert submit(hooks, SPOKEN)["said"] == [
@@ -466,7 +466,7 @@ def test_a_fallback_of_long_ago_changes_nothing(hooks: LuaProgram, tmp_path: Pat
     assert submit(hooks, {"gres": "gres:gpu:1", "user_id": 1, "script": "x"})["job"]["gres"] == "gres:gpu:1"
 
 
-def test_a_radd_that_accepts_nobody_costs_the_deadline(hooks: LuaProgram, tmp_path: Path) -> None:
+def test_a_radd_that_accepts_no_request_costs_the_deadline(hooks: LuaProgram, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "radd.sock"))
         listener.listen(0)

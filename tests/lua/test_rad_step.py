@@ -157,7 +157,7 @@ def test_a_step_gets_its_jobs_shards_for_gpus(
     ],
 )
 @pytest.mark.parametrize("where", [{}, {"SLURM_JOB_ID": "8", "RAD_JOB": "8"}, {"RAD_JOB": "6"}])
-def test_from_a_shell_beside_the_job_slurm_is_asked(
+def test_from_a_shell_next_to_the_job_slurm_is_asked(
     steps: Steps, where: dict[str, str], queued: tuple[Any, ...], gres: str
 ) -> None:
     steps.queue(*queued)
@@ -165,7 +165,7 @@ def test_from_a_shell_beside_the_job_slurm_is_asked(
     assert steps.was_asked()
 
 
-def test_a_task_that_slurm_tells_of_no_shards_costs_no_question(steps: Steps) -> None:
+def test_a_task_that_slurm_shows_of_no_shards_costs_no_question(steps: Steps) -> None:
     steps.queue(1, "gres:shard:39")
     env = {"SLURM_JOB_ID": "7", "SLURM_TASK_PID": "100"}
     assert steps.options(env, {"gres": "gpu:1"}) == {"gres": "gpu:1"}

@@ -175,8 +175,10 @@ def shared_job(site: Site) -> str:
         limit_s=90,
     )
     state = re.findall(r"JobState=(\w+)", sh(f"scontrol show job {job}", check=False))
-    told = "" if "kind=shared" in (out := Path(f"/var/tmp/out-{job}").read_text().strip()) else said.strip()
-    return f"{''.join(state).lower()}, {out} {told}".strip()
+    reported = (
+        "" if "kind=shared" in (out := Path(f"/var/tmp/out-{job}").read_text().strip()) else said.strip()
+    )
+    return f"{''.join(state).lower()}, {out} {reported}".strip()
 
 
 def trials(site: Site, before: dict[str, bytes]) -> Iterator[tuple[str, str]]:

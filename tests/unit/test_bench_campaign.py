@@ -63,8 +63,8 @@ def test_a_word_may_come_without_quotes_and_nothing_else(
     assert "recovery=a b" in capsys.readouterr().err
 
 
-def test_how_gradients_are_exchanged_tells_runs_apart_and_what_is_expected(folder: Path) -> None:
-    """XLNet beside another waits with each gradient that is handed over by itself."""
+def test_how_gradients_are_exchanged_distinguishes_runs_and_what_is_expected(folder: Path) -> None:
+    """XLNet next to another waits with each gradient that is handed over by itself."""
     (folder / "t.csv").write_text(
         TRACE.replace("xlnet_base_cased_2,2,8,59.04", "xlnet_large_cased_2,2,8,59.04")
     )
@@ -79,7 +79,7 @@ def test_how_gradients_are_exchanged_tells_runs_apart_and_what_is_expected(folde
 # --- packing
 
 
-def test_a_run_goes_into_the_first_call_with_room() -> None:
+def test_a_run_goes_into_the_first_call_with_space() -> None:
     found = packed({"a": 400, "b": 300, "c": 150, "d": 700}, rest_s=500, call_s=580, budget_s=1000)
     assert found.calls == (("a",), ("b", "c"))
     assert (found.too_long, found.no_time) == (("d",), ())
@@ -225,7 +225,7 @@ def test_calls_go_on_where_the_last_one_ended(monkeypatch: pytest.MonkeyPatch, f
     assert host.call(call_s=240) == 0 and len(host.made) == 3, "nothing is made twice"
 
 
-def test_a_run_that_is_cut_off_is_made_again_once_and_holds_up_nobody(
+def test_a_run_that_is_cut_off_is_made_again_once_and_holds_up_no_job(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
     host = Host(monkeypatch, folder, lambda name: 10_000.0 if name == WHOLE else 90.0)
@@ -238,7 +238,7 @@ def test_a_run_that_is_cut_off_is_made_again_once_and_holds_up_nobody(
 def test_a_run_that_fails_stops_the_call_and_comes_last(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
-    """Where one run fails the next one would, too: that is for somebody to look at, not to spend GPU time on."""
+    """Where one run fails the next one would, too: that is for a person to look at, not to spend GPU time on."""
     host = Host(monkeypatch, folder, lambda name: 20.0)
     host.fails.add(WHOLE)
     assert [host.call(call_s=1000), host.call(call_s=1000), host.call(call_s=1000)] == [2, 2, 1]
@@ -284,7 +284,7 @@ def lost_after(patience: Patience, seen: dict[int, dict[str, str]], *, active: b
     return patience.lost(PATIENCE_S + 1, seen, active)
 
 
-def test_a_job_that_waits_beside_idle_cards_is_stuck_after_a_while() -> None:
+def test_a_job_that_waits_next_to_idle_gpus_is_stuck_after_a_while() -> None:
     assert "one PENDING Resources" in lost_after(Patience(), {1: job("PENDING", Reason="Resources")})
     assert lost_after(Patience(), {1: job("RUNNING")}), "a training that hangs computes nothing"
 

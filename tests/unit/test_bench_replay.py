@@ -89,7 +89,7 @@ def test_each_policy_asks_in_its_own_way(trace: Path, tmp_path: Path) -> None:
 
 @WITH_DATA
 def test_a_trace_is_checked_without_a_gpu(tmp_path: Path, trace: Path) -> None:
-    """What nobody described, what has no text and what was never measured is named; the rest is estimated."""
+    """What no job described, what has no text and what was never measured is named; the rest is estimated."""
     text = (CHECKOUT / "examples" / "models" / "resnet18_torchinfo.txt").read_text()
     (tmp_path / "vgg3.txt").write_text(text)
     known: dict[str, Any] = {
@@ -142,8 +142,8 @@ def test_figures_of_a_run_worked_out_by_hand() -> None:
         job(2.0, run(4.0, 6.0, "oom"), run(10.0, 31.0), restarts=2),
         job(5.0),  # never started: the run was cut off
     ]
-    card = {"used_mib": [0, 50], "usable_mib": 100, "smact": [None, 0.5], "energy_j": 70.0}
-    found = figures(jobs, {"gpus": [card]})
+    physical_gpu = {"used_mib": [0, 50], "usable_mib": 100, "smact": [None, 0.5], "energy_j": 70.0}
+    found = figures(jobs, {"gpus": [physical_gpu]})
     assert (found["jobs"], found["ended_well"]) == (3, 2)
     assert (found["makespan_s"], found["mean_waiting_s"]) == (31.0, 1.5)
     assert found["mean_completion_s"] == (12.0 + 29.0) / 2
@@ -154,7 +154,7 @@ def test_figures_of_a_run_worked_out_by_hand() -> None:
     assert (found["smact_mean"], found["memory_mean_share"]) == (0.5, 0.25)
 
 
-def test_what_faults_cost_is_told_of_honest_jobs_alone() -> None:
+def test_what_faults_cost_is_reported_for_honest_jobs_alone() -> None:
     jobs = [
         job(0.0, run(1.0, 4.0, "failed"), run(6.0, 17.0), restarts=1),
         job(2.0, run(4.0, 6.0, "fault")) | {"faults": True},
@@ -204,6 +204,6 @@ def test_folders_are_absolute_because_jobs_name_texts_from_folders_of_their_own(
     assert options.out.is_absolute()
 
 
-def test_who_is_told_that_a_job_is_too_large_asks_for_a_gpu_of_its_own(trace: Path):
+def test_who_is_informed_that_a_job_is_too_large_asks_for_a_gpu_of_its_own(trace: Path):
     job = plan(trace, compress=60, gpus=2)[0]
     assert alone(job) == ["#SBATCH --gpus=1", "#RAD policy=exclusive"]

@@ -1,4 +1,4 @@
-"""Users in a replay: to whom a trace's jobs are dealt out, what such runs are called, and that a report says it."""
+"""Users in a replay: to which a trace's jobs are dealt out, what such runs are called, and that a report says it."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_report_names_users_and_seed(tmp_path: Path) -> None:
     assert _name(row | rows["seed1"]) == "t magm users=6 seed=1 r1" and _name(row) == "t magm r1"
 
 
-def test_a_server_of_trainings_runs_each_and_tells_how_it_ended(tmp_path: Path) -> None:
+def test_a_server_of_trainings_runs_each_and_shows_how_it_ended(tmp_path: Path) -> None:
     """A training ends with its server. One that took itself for its parent's orphan ended at once, without a word."""
     path, job = tmp_path / "socket", tmp_path / "job.json"
     job.write_text("{}")  # no training: its process says so, and status 1

@@ -17,9 +17,9 @@ SOURCES = sorted(
     for path in (ROOT / package).rglob("*.py")
 )
 LEAST = 2
-"""Of one argument the first line tells."""
+"""Of one argument the first line shows."""
 ELSEWHERE = "rguments as for `", "rguments and errors as for `"
-"""Where a twin's docstring tells them."""
+"""Where a twin's docstring shows them."""
 
 
 def public(body: list[ast.stmt], prefix: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
@@ -41,14 +41,14 @@ def silent(source: str) -> list[str]:
     for name, function in public(ast.parse(source).body):
         arguments = function.args
         names = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
-        told = ast.get_docstring(function)
-        if told is None:  # ruff's D103 allows it where a stub tells (nvml_binding.py)
+        reported = ast.get_docstring(function)
+        if reported is None:  # ruff's D103 allows it where a stub says it (nvml_binding.py)
             continue
         many = len([each for each in names if each not in ("self", "cls")]) >= LEAST
         if (
             many
-            and "Args:" not in told
-            and not any(word in told for word in ELSEWHERE)
+            and "Args:" not in reported
+            and not any(word in reported for word in ELSEWHERE)
             and not is_command(function)
         ):
             found.append(name)

@@ -35,7 +35,7 @@ def test_what_runs_a_command_elsewhere_is_there(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRIALS)
 def test_what_is_not_typed_is_known(name: str) -> None:
-    """A block that begins with a program that nobody thought of would pass for output."""
+    """A block that begins with a program that no job thought of would pass for output."""
     others = [block[0] for block in blocks_of(document(name)) if not is_typed(block)]
     assert [line for line in others if not line.startswith(SHOWN[name])] == []
 

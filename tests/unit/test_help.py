@@ -17,7 +17,7 @@ COMMANDS = [*PROGRAMS, *(f"rad {name}" for name in rad.commands)]
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command(name: str, golden: Golden) -> None:
-    # Through the program, as people ask: click remembers the options of whoever asked first.
+    # Through the program, as people ask: click remembers the options of its first caller.
     program, *words = name.split()
     result = CliRunner().invoke(PROGRAMS[program], [*words, "--help"], prog_name=program, terminal_width=100)
     assert result.exit_code == 0

@@ -276,7 +276,7 @@ SLURM_PROGRAMS = {
 }
 NAMES_NO_PROGRAM = {
     "slurm_plugin.admin.install.command": {"scontrol"},  # asks whether it is there
-    "slurm_plugin.login.cli_filter": {"sbatch"},  # tells which command the user typed
+    "slurm_plugin.login.cli_filter": {"sbatch"},  # shows which command the user typed
     "gpumemnet.cli.report_json": {"sbatch"},  # a key of what is printed
     "gpumemnet.cli.plain_words": {"sbatch"},  # an option of rad-estimate
 }
@@ -412,7 +412,7 @@ RECORDS = ("gpumemnet.summaries.graph.tape", "gpumemnet.profile.record")
 
 
 def candidate_of(module: str) -> str:
-    """Return the folder of a module; a file beside folders stands for itself."""
+    """Return the folder of a module; a file next to folders stands for itself."""
     folder = module if MODULES[module].name == "__init__.py" else module.rpartition(".")[0]
     return module if module in RECORDS or folder in HAVE_FOLDERS else folder
 

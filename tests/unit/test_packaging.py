@@ -1,4 +1,4 @@
-"""What each distribution holds: rad-slurm for nodes, small; rad-slurm-train beside it; an sdist with everything."""
+"""What each distribution holds: rad-slurm for nodes, small; rad-slurm-train next to it; an sdist with everything."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ def test_a_node_gets_a_megabyte_and_nothing_to_train_with(node: Path) -> None:
 
 
 def test_both_together_hold_every_file_once(node: Path, train: Path) -> None:
-    installed, beside = names_in(node), names_in(train)
-    assert installed & beside == set()
+    installed, alongside = names_in(node), names_in(train)
+    assert installed & alongside == set()
     templates = {f"slurm_plugin/{name}" for name in tracked("gres_conf")}
     code = {name for name in tracked(*PACKAGES) if not name.endswith("/README.md")}  # of the checkout alone
-    assert (code | templates) - (installed | beside) == set()
+    assert (code | templates) - (installed | alongside) == set()
 
 
 def test_the_second_needs_the_first_in_the_same_version(node: Path, train: Path) -> None:

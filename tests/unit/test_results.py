@@ -81,10 +81,10 @@ def value(runs: list[dict[str, Any]], key: str, unit: str, whole: list[dict[str,
     if not found:
         return ""
     half = f"{(max(found) - min(found)) / 2:.0f}"
-    told = f"{statistics.mean(found):.0f}{'' if half == '0' else f' ± {half}'} {unit}"
+    reported = f"{statistics.mean(found):.0f}{'' if half == '0' else f' ± {half}'} {unit}"
     if runs is whole:
-        return told
-    return f"{told} ({statistics.mean(run[key] for run in runs) / statistics.mean(run[key] for run in whole):.2f})"
+        return reported
+    return f"{reported} ({statistics.mean(run[key] for run in runs) / statistics.mean(run[key] for run in whole):.2f})"
 
 
 def slowdown(runs: list[dict[str, Any]]) -> str:

@@ -43,7 +43,7 @@ def test_radd_keeps_no_privilege() -> None:
     assert "\nUser=slurm\n" in text and "\nCapabilityBoundingSet=\n" in text
 
 
-def test_what_the_prolog_trusts_is_given_to_nobody_else() -> None:
+def test_what_the_prolog_trusts_is_given_to_no_other_job() -> None:
     """systemd gives a service's RuntimeDirectory, with all that is in it, to the user of that service as it starts.
 
     On a machine that is controller and GPU node radd got the ledger, and rad-monitor the socket of radd.

@@ -1,4 +1,4 @@
-"""Write the summary texts beside this file, from models with random weights.
+"""Write the summary texts next to this file, from models with random weights.
 
 python tests/data/summaries/make.py        needs torch, torchinfo, torchsummary, transformers; Keras 3 if installed
 """

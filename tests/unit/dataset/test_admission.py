@@ -17,12 +17,12 @@ def test_small_runs_pass_a_large_one_for_a_while_only() -> None:
     assert admit(waiting, [60], 40, PATIENCE_S + 1) == []
 
 
-def test_a_run_that_must_be_alone_waits_for_an_empty_card_and_keeps_it_empty() -> None:
+def test_a_run_that_must_be_alone_waits_for_an_empty_gpu_and_keeps_it_empty() -> None:
     assert admit([run(1, 10, alone=True)], [5], 100, 1) == []
     assert admit([run(1, 10, alone=True), run(2, 10, 1)], [], 100, 1) == [1]
     assert admit([run(2, 10)], [-1], 100, 1) == []
 
 
-def test_a_run_larger_than_the_card_starts_once_nobody_else_trains() -> None:
+def test_a_run_larger_than_the_gpu_starts_once_no_other_job_trains() -> None:
     assert admit([run(1, 200)], [], 100, 1) == [1]
     assert admit([run(1, 200)], [5], 100, 1) == []

@@ -22,7 +22,7 @@ def test_rows_carry_the_versions_of_their_session() -> None:
     assert row["step_time_s"] is None and "neighbours" not in row
 
 
-def test_what_was_packed_before_stays_as_it_is_beside_new_rows() -> None:
+def test_what_was_packed_before_stays_as_it_is_next_to_new_rows() -> None:
     before = pack([[SESSION, raw(0), raw(1, alone=True, smact_pct=40.0)]])
     assert before[1]["step_time_s"] == 0.1 and before[1]["smact_pct"] == 40.0
     after = pack([before, [SESSION | {"torch": "2.12"}, raw(2)]])

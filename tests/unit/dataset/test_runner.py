@@ -14,8 +14,8 @@ from gpumemnet.learning.dataset.running.need import estimate_need  # noqa: E402
 from gpumemnet.learning.dataset.running.runner import Runner  # noqa: E402
 
 
-class IdleCard:
-    """A card that nobody uses."""
+class IdleGpu:
+    """A GPU that no job uses."""
 
     def usable_bytes(self) -> int:
         return 100 << 30
@@ -48,7 +48,7 @@ def test_every_job_leaves_one_record_and_processes_are_used_again() -> None:
     jobs = small_jobs(6)
     broken = replace(jobs[0], config=replace(jobs[0].config, index=999, arch={}))
     end = time.monotonic() + 60
-    counts = Runner([*jobs, broken], IdleCard(), rows.append, slots=1, stop_at_s=end, device="cpu").run()
+    counts = Runner([*jobs, broken], IdleGpu(), rows.append, slots=1, stop_at_s=end, device="cpu").run()
     assert counts == {"ok": 6, "error": 1}
     assert {r["index"] for r in rows} == {j.config.index for j in jobs} | {999}
     assert "KeyError" in next(str(r["error"]) for r in rows if r["outcome"] == "error")

@@ -32,8 +32,8 @@ def test_the_torchsummary_text_is_what_torchsummary_prints() -> None:
         with contextlib.redirect_stdout(out):
             torchsummary.summary(model, shape, device="cpu")
         with torch.no_grad():
-            ours = torchsummary_text(model, (torch.rand(2, *shape),))
-        assert ours == out.getvalue()
+            rads = torchsummary_text(model, (torch.rand(2, *shape),))
+        assert rads == out.getvalue()
         seen += 1
         if seen == 6:
             return

@@ -93,7 +93,7 @@ def test_a_monitor_that_hangs_is_not_waited_for(tmp_path: Path):
     assert sum(clock.slept) <= NEXT_SAMPLE_S + 0.06
 
 
-def test_without_a_monitor_nobody_waits(tmp_path: Path):
+def test_without_a_monitor_no_job_waits(tmp_path: Path):
     clock = FakeClock()
     assert diagnosis(clock, tmp_path) is None
     assert clock.slept == []

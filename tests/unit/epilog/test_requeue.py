@@ -42,8 +42,8 @@ def apply(slurm: FakeSlurm, recovery: Recovery = RECOVERY) -> Event:
 def test_requeue_first_and_then_one_update_with_everything() -> None:
     slurm = completing()
     assert apply(slurm).kind == EventKind.RUNS_AGAIN
-    assert slurm.told[0] == (7, "requeue") and len(slurm.told) == 2
-    _, change = slurm.told[1]
+    assert slurm.reported[0] == (7, "requeue") and len(slurm.reported) == 2
+    _, change = slurm.reported[1]
     assert isinstance(change, JobChange)
     assert (change.gres, change.nice) == ("shard:40", None), "priority is radd's to lend"
     booking = read_signed_booking(change.comment or "", user_id=1000, key=KEY)
@@ -72,7 +72,7 @@ def test_only_the_run_that_ended_is_requeued_and_only_once(
     may_requeue = batch and requeue and user_id == JOB.user_id
     ends = may_requeue and restarts == restart and state in ("COMPLETING", "FAILED", "OUT_OF_MEMORY")
     waits = may_requeue and restarts == restart + 1 and state in ("COMPLETING", "PENDING")
-    kinds = [change if change == "requeue" else "update" for _, change in slurm.told]
+    kinds = [change if change == "requeue" else "update" for _, change in slurm.reported]
     assert kinds == ["requeue"] * ends + ["update"] * (ends or waits)
     assert (event.kind == EventKind.RUNS_AGAIN) == (ends or waits)
 
@@ -81,8 +81,8 @@ def test_a_second_epilog_of_the_same_run_requeues_nothing_twice() -> None:
     slurm = completing()
     apply(slurm)
     apply(slurm)
-    assert slurm.told.count((7, "requeue")) == 1
-    assert slurm.told[1] == slurm.told[2]
+    assert slurm.reported.count((7, "requeue")) == 1
+    assert slurm.reported[1] == slurm.reported[2]
 
 
 @pytest.mark.parametrize(
@@ -99,30 +99,30 @@ def test_a_second_epilog_of_the_same_run_requeues_nothing_twice() -> None:
 def test_when_nothing_is_touched(view: dict[str, object]) -> None:
     slurm = completing(**view)  # type: ignore[arg-type]
     assert apply(slurm).kind == EventKind.NOT_RUN_AGAIN
-    assert slurm.told == []
+    assert slurm.reported == []
 
 
 @pytest.mark.parametrize(("restarts", "again"), [(MOST_RESTARTS - 1, True), (MOST_RESTARTS, False)])
 def test_a_job_that_was_restarted_too_often_stays_where_it_is(restarts: int, again: bool) -> None:
     slurm = completing(restarts=restarts)
     event = requeue_next_attempt(JOB, RECOVERY, OUTCOME, PARTITION, slurm, restart=restarts, key=KEY)
-    assert (event.kind == EventKind.RUNS_AGAIN) == again == bool(slurm.told)
+    assert (event.kind == EventKind.RUNS_AGAIN) == again == bool(slurm.reported)
     assert again or "restarted 20 times" in event.detail
 
 
 def test_a_job_that_slurm_forgot_is_not_run_again() -> None:
     slurm = FakeSlurm(AuthInfo="cred_expire=15")
-    assert apply(slurm).kind == EventKind.NOT_RUN_AGAIN and slurm.told == []
+    assert apply(slurm).kind == EventKind.NOT_RUN_AGAIN and slurm.reported == []
 
 
-@pytest.mark.parametrize(("lends", "fault"), [(True, "estimate"), (False, None)])
+@pytest.mark.parametrize(("gives", "fault"), [(True, "estimate"), (False, None)])
 @pytest.mark.parametrize(("version", "note_s", "start_s"), [((22, 5, 8), 18, 18), ((24, 11, 5), 3, 5)])
 def test_the_note_asks_for_priority_only_where_it_is_due_and_for_the_delay_that_the_node_needs(
-    lends: bool, fault: str | None, version: tuple[int, int, int], note_s: int, start_s: int
+    gives: bool, fault: str | None, version: tuple[int, int, int], note_s: int, start_s: int
 ) -> None:
     slurm = completing(version)
-    apply(slurm, replace(RECOVERY, boost_priority=lends))
-    change = slurm.told[1][1]
+    apply(slurm, replace(RECOVERY, boost_priority=gives))
+    change = slurm.reported[1][1]
     assert isinstance(change, JobChange) and change.start_in_s == start_s
     note = read_note(change.admin_comment or "")
     assert note is not None and (note.fault, note.start_in_s) == (fault, note_s)
@@ -131,7 +131,7 @@ def test_the_note_asks_for_priority_only_where_it_is_due_and_for_the_delay_that_
 def test_later_versions_get_a_gpu_by_name() -> None:
     slurm = completing((24, 11, 5))
     apply(slurm)
-    _, change = slurm.told[1]
+    _, change = slurm.reported[1]
     assert isinstance(change, JobChange) and change.gres == "gpu:1"
 
 
@@ -139,7 +139,7 @@ def test_an_escalated_rerun_asks_for_more_shards_and_no_priority() -> None:
     slurm = completing()
     booking = Booking(kind="shared", memory_bytes=17 * GIB, recoveries=1)
     apply(slurm, Recovery(booking=booking, boost_priority=False, reason="why"))
-    _, change = slurm.told[1]
+    _, change = slurm.reported[1]
     assert isinstance(change, JobChange) and (change.gres, change.nice) == ("shard:17", None)
 
 
@@ -165,7 +165,7 @@ def test_a_job_that_asks_by_task_gets_more_of_each_of_its_gpus(
         recoveries=1,
     )
     apply(slurm, replace(RECOVERY, booking=booking))
-    change = slurm.told[1][1]
+    change = slurm.reported[1][1]
     assert isinstance(change, JobChange)
     assert (change.gres, change.per_task) == (None, per_task)
     signed = read_signed_booking(change.comment or "", user_id=1000, key=KEY)
@@ -179,7 +179,7 @@ def test_a_victim_runs_again_as_it_was() -> None:
     requeue_next_attempt(
         JOB, recovery, Outcome(kind="victim", culprit=8), PARTITION, slurm, restart=0, key=KEY
     )
-    _, change = slurm.told[1]
+    _, change = slurm.reported[1]
     assert isinstance(change, JobChange) and (change.gres, change.comment) == (None, None)
     note = read_note(change.admin_comment or "")
     assert note is not None and (note.event, note.fault) == ("recovered", "victim")
@@ -194,7 +194,7 @@ def test_a_job_whose_server_ended_gets_one_of_its_own_and_the_same_request(ends:
     outcome = Outcome(kind="victim", server_ends=ends)
     event = requeue_next_attempt(JOB, recovery, outcome, PARTITION, slurm, restart=0, key=KEY)
     assert event.detail == ("requeued for a server of its own" if ends else "requeued")
-    _, change = slurm.told[1]
+    _, change = slurm.reported[1]
     assert isinstance(change, JobChange) and (change.gres, change.per_task) == (None, None)
     if not ends:
         assert change.comment is None
@@ -210,12 +210,12 @@ def test_without_a_signed_booking_its_comment_is_left_alone(user_id: int | None)
     recovery = Recovery(booking=Booking(kind="shared"), boost_priority=False, reason="requeued")
     outcome = Outcome(kind="victim", server_ends=1)
     event = requeue_next_attempt(JOB, recovery, outcome, PARTITION, slurm, restart=0, key=KEY)
-    _, change = slurm.told[1]
+    _, change = slurm.reported[1]
     assert isinstance(change, JobChange) and (event.detail, change.comment) == ("requeued", None)
 
 
 @pytest.mark.parametrize(
-    ("before", "outcome", "told"),
+    ("before", "outcome", "reported"),
     [
         ("", Outcome(kind="victim", server_ends=1), 1),
         (signed(Note(event="requeued", server_ends=1)), Outcome(kind="victim", server_ends=2), 2),
@@ -227,16 +227,16 @@ def test_without_a_signed_booking_its_comment_is_left_alone(user_id: int | None)
     ids=["the first", "another", "for a neighbour in between", "none yet", "not signed", "another job's"],
 )
 def test_reruns_for_an_mps_server_are_counted_across_all_others(
-    before: str, outcome: Outcome, told: int | None
+    before: str, outcome: Outcome, reported: int | None
 ) -> None:
     slurm = completing()
     slurm.views[7] = replace(slurm.views[7], admin_comment=before)
     recovery = Recovery(booking=Booking(kind="whole"), boost_priority=False, reason="lost")
     requeue_next_attempt(JOB, recovery, outcome, PARTITION, slurm, restart=0, key=KEY)
-    _, change = slurm.told[1]
+    _, change = slurm.reported[1]
     assert isinstance(change, JobChange)
     note = read_note(change.admin_comment or "")
-    assert note is not None and note.server_ends == told
+    assert note is not None and note.server_ends == reported
 
 
 MIXED = PartitionConfig(
@@ -271,7 +271,7 @@ def test_a_rerun_keeps_its_type_and_gets_a_gpu_that_is_large_enough(
     outcome = replace(OUTCOME, peak_bytes=(least_gib - 2) * GIB, attempted_bytes=2 * GIB)
     event = requeue_next_attempt(JOB, recovery, outcome, MIXED, slurm, restart=0, key=KEY)
     assert event.kind == (EventKind.NOT_RUN_AGAIN if gets is None else EventKind.RUNS_AGAIN)
-    changes = [change for _, change in slurm.told if isinstance(change, JobChange)]
+    changes = [change for _, change in slurm.reported if isinstance(change, JobChange)]
     assert [change.gres for change in changes] == ([] if gets is None else [gets])
     for change in changes:
         booking = read_signed_booking(change.comment or "", user_id=1000, key=KEY)
@@ -293,7 +293,7 @@ def test_a_change_without_a_request_is_not_tried_again_with_less(outcome: Outcom
     slurm = Deaf(view, version=(24, 11, 5))
     with pytest.raises(SlurmError):
         requeue_next_attempt(JOB, RECOVERY, outcome, PARTITION, slurm, restart=0, key=KEY)
-    assert len(slurm.told) == 1 + updates, "a requeue, and so many changes"
+    assert len(slurm.reported) == 1 + updates, "a requeue, and so many changes"
 
 
 class Refusing(FakeSlurm):
@@ -311,7 +311,7 @@ def test_a_request_that_slurm_refuses_is_counted_all_the_same() -> None:
     slurm = Refusing(view, version=(22, 5, 8), AuthInfo="cred_expire=15")
     event = apply(slurm)
     assert event.kind == EventKind.RUNS_AGAIN and "Invalid GRES specification" in event.detail
-    (_, _), (_, change) = slurm.told
+    (_, _), (_, change) = slurm.reported
     assert isinstance(change, JobChange) and change.gres is None
     booking = read_signed_booking(change.comment or "", user_id=1000, key=KEY)
     assert booking is not None and (booking.recoveries, booking.changed) == (1, True)

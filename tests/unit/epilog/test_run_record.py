@@ -23,7 +23,7 @@ MIB = 1 << 20
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the file in which a stand-in for sacctmgr writes its arguments."""
     words = tmp_path / "words"
     monkeypatch.setattr(
@@ -39,8 +39,8 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("kind", "recoveries", "event"), [("ok", 0, "ended"), ("failed", 0, "failed"), ("ok", 1, "ended")]
 )
-def test_estimate_and_peak_are_told(
-    told: Path, tmp_path: Path, kind: str, recoveries: int, event: str
+def test_estimate_and_peak_are_reported(
+    reported: Path, tmp_path: Path, kind: str, recoveries: int, event: str
 ) -> None:
     booking = Booking(
         kind="shared", memory_bytes=4096 * MIB, estimate_bytes=3000 * MIB, recoveries=recoveries
@@ -48,7 +48,7 @@ def test_estimate_and_peak_are_told(
     outcome = Outcome(kind=kind, peak_bytes=2900 * MIB)  # type: ignore[arg-type]
     usage = JobUsage(job_id=71, first_s=0.0, last_s=1.0, own_smact=0.414, own_samples=600)
     note_peak(JOB, booking, outcome, usage=usage, slurm_conf=tmp_path / "slurm.conf", log=tmp_path, key=KEY)
-    *argv, conf = told.read_text().splitlines()
+    *argv, conf = reported.read_text().splitlines()
     assert argv[:7] == ["sacctmgr", "-iQ", "modify", "job", "where", "jobid=71", "set"]
     assert conf == str(tmp_path / "slurm.conf")
     note = read_note(argv[7].removeprefix("AdminComment="))
@@ -58,9 +58,9 @@ def test_estimate_and_peak_are_told(
     assert ("recovered" in note.detail) == bool(recoveries)
 
 
-def test_a_job_that_nobody_watched_tells_nothing(told: Path, tmp_path: Path) -> None:
+def test_an_unwatched_job_shows_nothing(reported: Path, tmp_path: Path) -> None:
     note_peak(JOB, Booking(kind="whole"), Outcome(kind="ok"), slurm_conf=None, log=tmp_path, key=KEY)
-    assert not told.exists()
+    assert not reported.exists()
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_a_job_that_nobody_watched_tells_nothing(told: Path, tmp_path: Path) -> 
     ],
 )
 def test_the_note_of_a_job_that_failed_for_good_promises_no_rerun(
-    told: Path, tmp_path: Path, kind: str, recoveries: int, detail: str
+    reported: Path, tmp_path: Path, kind: str, recoveries: int, detail: str
 ) -> None:
     outcome = Outcome(kind=kind, evidence="out of GPU memory")  # type: ignore[arg-type]
     booking = Booking(kind="whole", recoveries=recoveries)
     note_reason(JOB, booking, outcome, slurm_conf=None, log=tmp_path, key=KEY)
-    note = read_note(told.read_text().splitlines()[7].removeprefix("AdminComment="))
+    note = read_note(reported.read_text().splitlines()[7].removeprefix("AdminComment="))
     assert note is not None and (note.event, note.detail) == ("failed", detail)
 
 
@@ -92,16 +92,16 @@ def test_the_database_is_seen_in_slurm_conf(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "samples", "told"), [("ok", 60, 0.41), ("ok", 59, None), ("failed", 600, None)]
+    ("kind", "samples", "reported"), [("ok", 60, 0.41), ("ok", 59, None), ("failed", 600, None)]
 )
 def test_activity_is_learned_of_whole_runs_that_were_seen_for_a_minute(
-    kind: str, samples: int, told: float | None
+    kind: str, samples: int, reported: float | None
 ) -> None:
     booking = Booking(kind="shared", memory_bytes=4096 * MIB, profile_key="ab12")
     outcome = Outcome(kind=kind, peak_bytes=2900 * MIB)  # type: ignore[arg-type]
     usage = JobUsage(job_id=71, first_s=0.0, last_s=1.0, own_smact=0.41, own_samples=samples)
     run = from_line(to_line(run_of(JOB, booking, outcome, usage, now_s=5.0)))
-    assert run is not None and run.smact == told
+    assert run is not None and run.smact == reported
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_activity_is_learned_of_whole_runs_that_were_seen_for_a_minute(
         ("failed", False, None, None),
     ],
 )
-def test_a_run_tells_a_need_or_that_it_missed(
+def test_a_run_shows_a_need_or_that_it_missed(
     kind: str, corroborated: bool, learned: str | None, missed: str | None
 ) -> None:
     booking = Booking(kind="shared", memory_bytes=4096 * MIB, profile_key="ab")

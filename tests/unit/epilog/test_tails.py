@@ -58,7 +58,7 @@ def test_what_the_owner_may_not_read_is_not_read() -> None:
         assert tails(folder / "roots", folder / "theirs", owner=NOBODY) == ("theirs",)
 
 
-def test_as_nobody_root_reads_nothing_of_others() -> None:
+def test_as_another_user_root_reads_nothing_of_others() -> None:
     if os.geteuid() != 0:
         pytest.skip("becoming another user needs root")
     assert tails(Path("/etc/shadow"), owner=NOBODY) == ()

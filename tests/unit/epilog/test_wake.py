@@ -38,13 +38,13 @@ def test_who_has_waited_longest_is_next(tmp_path: Path) -> None:
     assert [each.job_id for each in waiting_jobs(tmp_path)] == [7, 9]
 
 
-def test_who_is_woken_keeps_the_turn_that_its_note_told(tmp_path: Path) -> None:
+def test_who_is_woken_keeps_the_turn_that_its_note_reported(tmp_path: Path) -> None:
     position = QueuePosition(submitted_s=5, accrues_s=6, priority=7)
     for restart, kept in ((1, position), (2, None)):
-        told = signed(Note(event="requeued", start_in_s=9, restart=1, position=position))
-        slurm = FakeSlurm(replace(PENDING, admin_comment=told))
+        reported = signed(Note(event="requeued", start_in_s=9, restart=1, position=position))
+        slurm = FakeSlurm(replace(PENDING, admin_comment=reported))
         wake([Waiting(job_id=7, earliest_s=0.0, restart=restart)], tmp_path, slurm, FakeClock(1.0), key=KEY)
-        _, change = slurm.told[-1]
+        _, change = slurm.reported[-1]
         assert isinstance(change, JobChange)
         note = read_note(change.admin_comment or "")
         assert note is not None and (note.event, note.restart, note.position) == ("woken", restart, kept)
@@ -74,10 +74,10 @@ def test_who_ran_elsewhere_since_is_not_woken(tmp_path: Path, restarts: int, wok
     """Preempted there: on 22.05 it would start without a Prolog before that node has forgotten it."""
     slurm = FakeSlurm(replace(PENDING, restarts=restarts))
     event = wake([Waiting(job_id=7, earliest_s=0.0, restart=2)], tmp_path, slurm, FakeClock(), key=KEY)
-    assert bool(slurm.told) == (event.kind == EventKind.WOKEN) == woken
+    assert bool(slurm.reported) == (event.kind == EventKind.WOKEN) == woken
 
 
-def test_a_job_that_slurm_does_not_change_keeps_nobody_else_from_being_woken(tmp_path: Path) -> None:
+def test_a_job_that_slurm_does_not_change_keeps_no_other_job_from_being_woken(tmp_path: Path) -> None:
     class Refuses(FakeSlurm):
         def update(self, job_id: int, change: JobChange) -> None:
             if job_id == 7:
@@ -118,7 +118,7 @@ def test_a_woken_job_starts_now_or_when_its_node_can_run_a_prolog_for_it(tmp_pat
         waiting = Waiting(job_id=7, earliest_s=earliest_s, restart=0)
         begin_waiting(tmp_path, waiting)
         assert wake([waiting], tmp_path, slurm, clock, key=KEY).kind == EventKind.WOKEN
-        assert slurm.told.pop() == (7, change)
+        assert slurm.reported.pop() == (7, change)
         assert waiting_jobs(tmp_path) == ()
 
 
@@ -141,7 +141,7 @@ def test_who_waits_no_more_takes_nobodys_turn(tmp_path: Path) -> None:
     for job_id in (3, 4, 5, 6, 7, 8):
         begin_waiting(tmp_path, Waiting(job_id=job_id, earliest_s=0.0, restart=0))
     event = wake(waiting_jobs(tmp_path), tmp_path, slurm, FakeClock(), key=KEY)
-    assert (event.kind, [job_id for job_id, _ in slurm.told]) == (EventKind.WOKEN, [7])
+    assert (event.kind, [job_id for job_id, _ in slurm.reported]) == (EventKind.WOKEN, [7])
     assert [each.job_id for each in waiting_jobs(tmp_path)] == [8]
 
 

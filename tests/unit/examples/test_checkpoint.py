@@ -72,8 +72,8 @@ def test_only_a_slot_that_ended_puts_the_job_back(tmp_path: Path, number: int, c
     argv = [sys.executable, "-c", STOPPED, str(FOLDER), str(int(number))]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == RUN_AGAIN, done.stderr
-    told = tmp_path / "scontrol.calls"
-    assert (told.read_text() if told.exists() else "") == calls
+    reported = tmp_path / "scontrol.calls"
+    assert (reported.read_text() if reported.exists() else "") == calls
 
 
 def test_workers_that_are_forked_end_as_ever(ordinary_signals: None) -> None:

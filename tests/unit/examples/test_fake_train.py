@@ -18,10 +18,10 @@ PROGRAM = Path(__file__).resolve().parents[3] / "examples" / "fake_train.py"
 
 @pytest.fixture
 def gpus(tmp_path: Path) -> Path:
-    cards = [
+    physical_gpus = [
         GpuSpec(uuid=f"GPU-{i}", index=i, name="Simulated", memory_total_bytes=16 * GIB) for i in range(4)
     ]
-    SimulatedGpus.create(tmp_path / "n0", cards)
+    SimulatedGpus.create(tmp_path / "n0", physical_gpus)
     return tmp_path
 
 
@@ -43,7 +43,7 @@ def test_it_trains_on_every_gpu_that_the_variable_names_in_its_order(gpus: Path)
     assert done.stdout.count("phase 1 of 1 done, 1.00 GiB") == 2
 
 
-def test_a_full_card_ends_it_in_words_that_the_epilog_knows(gpus: Path) -> None:
+def test_a_full_gpu_ends_it_in_words_that_the_epilog_knows(gpus: Path) -> None:
     done = train(gpus, "--memory", "1G,20G", CUDA_VISIBLE_DEVICES="GPU-2")
     assert done.returncode == 1
     ending = Ending(exit_status=256, peak_bytes=15 * GIB, limit_bytes=16 * GIB)
@@ -54,7 +54,7 @@ def test_a_full_card_ends_it_in_words_that_the_epilog_knows(gpus: Path) -> None:
     )
 
 
-def test_a_cap_counts_like_a_smaller_card(gpus: Path) -> None:
+def test_a_cap_counts_like_a_smaller_gpu(gpus: Path) -> None:
     limit = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=2048M"}
     assert train(gpus, "--memory", "1.5G", CUDA_VISIBLE_DEVICES="GPU-0", **limit).returncode == 0
     done = train(gpus, "--memory", "3G", CUDA_VISIBLE_DEVICES="GPU-0", **limit)

@@ -118,7 +118,7 @@ def test_t5_shows_one_embedding_four_times() -> None:
     assert sum(layer.params or 0 for layer in found.layers) == pytest.approx(171264, rel=0.01)
 
 
-def test_assumptions_are_told() -> None:
+def test_assumptions_are_reported() -> None:
     _, warnings = profile_with_warnings(str(SUMMARIES / "residual.repr.txt"), TrainingSetup(batch_size=2))
     assert warnings == (
         "the text shows no shapes; assumed an input of 3x224x224; save torchinfo's summary with its "
@@ -128,8 +128,11 @@ def test_assumptions_are_told() -> None:
 
 def test_who_gives_the_input_of_a_printed_model_hears_what_would_book_less() -> None:
     setup = TrainingSetup(batch_size=2, input_shape=(2, 3, 224, 224))
-    _, (told,) = profile_with_warnings(str(SUMMARIES / "residual.repr.txt"), setup)
-    assert told.startswith("print(model) shows neither sizes nor the order") and "torchinfo.summary(" in told
+    _, (reported,) = profile_with_warnings(str(SUMMARIES / "residual.repr.txt"), setup)
+    assert (
+        reported.startswith("print(model) shows neither sizes nor the order")
+        and "torchinfo.summary(" in reported
+    )
 
 
 def test_recurrent_structure_follows_from_the_count() -> None:

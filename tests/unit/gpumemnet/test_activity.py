@@ -23,7 +23,7 @@ ROWS = CHECKOUT / "gpumemnet" / "data" / "activity_h200.jsonl.xz"
 RESNET = str(MODELS / "resnet50_torchinfo.txt")
 
 
-def told(path: str = RESNET, **setup: object) -> Activity:
+def reported(path: str = RESNET, **setup: object) -> Activity:
     profile = profile_summary(path, TrainingSetup(**{"batch_size": 64, **setup}))  # type: ignore[arg-type]
     found = activity.estimate(profile)
     assert found is not None
@@ -53,16 +53,16 @@ def test_measured_trainings_lie_within_the_interval_as_often_as_it_says() -> Non
 
 
 def test_more_work_takes_longer_and_fills_the_gpu() -> None:
-    small, large = told(batch_size=4), told(batch_size=256)
+    small, large = reported(batch_size=4), reported(batch_size=256)
     assert large.step_s.value > 5 * small.step_s.value
     assert large.smact.value > small.smact.value
-    assert told(precision="amp").step_s.value < told(precision="fp32").step_s.value
+    assert reported(precision="amp").step_s.value < reported(precision="fp32").step_s.value
 
 
 @pytest.mark.parametrize("path", sorted(SUMMARIES.glob("*.t*t")), ids=lambda path: path.name)
 def test_any_profile_gives_shares_between_none_and_all(path: Path) -> None:
     for batch_size in (1, 32, 1 << 20):
-        found = told(
+        found = reported(
             str(path), batch_size=batch_size, seq_len=128 if re.search("repr|no_input", path.name) else None
         )
         assert found.step_s.value > 0

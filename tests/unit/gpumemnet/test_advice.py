@@ -40,11 +40,11 @@ def test_the_largest_batch_fits_and_one_more_does_not(model: str) -> None:
     assert [row["has_mib"] for row in rows] == [8192, 4096, 2048]
     assert rows[0]["batch_size"] is not None
     for row in rows:
-        fits, room = row["batch_size"] or 0, row["has_mib"]
-        assert (not fits or booked_mib(fits) <= room) and booked_mib(fits + 1) > room
+        fits, space = row["batch_size"] or 0, row["has_mib"]
+        assert (not fits or booked_mib(fits) <= space) and booked_mib(fits + 1) > space
 
 
-def test_a_card_that_holds_not_even_one_sample_is_a_finding() -> None:
+def test_a_gpu_that_holds_not_even_one_sample_is_a_finding() -> None:
     answer = json.loads(run("--largest", "--gpu-memory=1G", "--json", status=1).output)
     assert [row["batch_size"] for row in answer["largest"]] == [None, None, None]
     assert " -" in run("--largest", "--gpu-memory=1G", status=1).output
@@ -62,7 +62,7 @@ def test_a_sweep_shows_what_each_setting_saves() -> None:
     assert table[0].split()[:3] == ["batch", "precision", "checkpointing"] and len(table) == 31
 
 
-def test_all_known_cards_side_by_side() -> None:
+def test_all_known_gpus_side_by_side() -> None:
     rows = json.loads(run("--compare", "--batch-size=64", "--json").output)["gpus"]
     assert {"h200", "a100", "v100"} <= {row["gpu"] for row in rows}
     assert all(row["fit"] == row["has_mib"] // row["booked_mib"] for row in rows)

@@ -1,4 +1,4 @@
-"""What a class name tells: users' own attention, activations in place, attention without a fused form."""
+"""What a class name shows: users' own attention, activations in place, attention without a fused form."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_activations_whose_gradient_follows_from_the_result_keep_one_tensor_in_p
     assert gelu is not None and kinds.in_place(gelu, "gelu", "", {"inplace": True}) is gelu
 
 
-def test_a_relu_after_a_convolution_works_in_place_where_no_argument_tells_otherwise() -> None:
+def test_a_relu_after_a_convolution_works_in_place_where_no_argument_shows_otherwise() -> None:
     relu = kinds.find("relu")
     assert relu is not None
     assert kinds.in_place(relu, "relu", "", {}, usual=True).in_place
@@ -128,8 +128,8 @@ def test_a_text_that_hides_nearly_all_says_so_and_has_a_bound_of_its_own_kind() 
     profile, warnings = profile_with_warnings(HIDDEN, setup)
     assert conformal.kind(profile) == "torchinfo_untold"
     assert any("depth=99" in warning for warning in warnings)
-    told, warnings = profile_with_warnings(HIDDEN.replace("265.23", "0.10"), setup)
-    assert conformal.kind(told) == "torchinfo_hidden"
+    reported, warnings = profile_with_warnings(HIDDEN.replace("265.23", "0.10"), setup)
+    assert conformal.kind(reported) == "torchinfo_hidden"
     assert not any("hides nearly all" in warning for warning in warnings)
 
 
@@ -189,7 +189,7 @@ def test_hidden_attention_writes_its_scores_out_where_its_class_says_so(block: s
     assert bool(found.score_bytes) == written
 
 
-def test_state_space_layers_are_told_to_be_untold() -> None:
+def test_state_space_layers_are_reported_as_unknown() -> None:
     """Their step through time in Python keeps up to ten times what any row shows; a trace of the code knows it."""
     text = OWN_ATTENTION.replace("MultiHeadAttention", "Mamba2Mixer       ").replace(
         "Mamba2Mixer       :", "Mamba2Mixer:"

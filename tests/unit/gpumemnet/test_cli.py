@@ -112,7 +112,7 @@ def test_an_estimator_that_cannot_answer_says_what_it_needs(args: tuple[str, ...
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"rad-estimate: {line}\n")
 
 
-def test_a_bug_of_ours_is_one_line_with_status_3_and_its_traceback_in_a_file(tmp_path: Path) -> None:
+def test_a_bug_of_rads_is_one_line_with_status_3_and_its_traceback_in_a_file(tmp_path: Path) -> None:
     code = (
         "from gpumemnet.cli import main, run\n"
         "def broken(around, **options): raise KeyError('x')\n"
@@ -264,13 +264,13 @@ def test_a_job_that_fits_on_no_such_gpu_is_answered_and_is_a_finding() -> None:
         (["--gpu-memory", "24", "--gpu", "rtx4090", RESIDUAL], "write for example --gpu-memory 24G"),
     ],
 )
-def test_who_means_a_script_or_a_card_hears_how_to_say_it(tmp_path: Path, words: list[str], fix: str) -> None:
+def test_who_means_a_script_or_a_gpu_hears_how_to_say_it(tmp_path: Path, words: list[str], fix: str) -> None:
     (tmp_path / "train.py").write_text("import torch\n")
     done = run(*words, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr.rstrip().endswith(fix), done.stderr
 
 
-def test_a_python_without_torch_is_told_where_to_run(tmp_path: Path) -> None:
+def test_a_python_without_torch_is_informed_where_to_run(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")\n")
     done = run("--", sys.executable, "train.py", cwd=tmp_path)
     assert done.returncode == 2 and "run it where it trains: after `conda activate`" in done.stderr
@@ -300,6 +300,6 @@ def test_on_a_terminal_it_says_what_one_waits_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="says what to do where there is no torch")
-def test_a_module_without_torch_is_told_whose_python_lacks_it(tmp_path: Path) -> None:
+def test_a_module_without_torch_is_reported_with_the_python_lacks_it(tmp_path: Path) -> None:
     done = run("--module", "model.py:make", "--input", "8x3", cwd=tmp_path)
     assert done.returncode == 2 and f"own Python, {sys.executable}, which has no PyTorch" in done.stderr

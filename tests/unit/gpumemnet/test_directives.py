@@ -74,7 +74,7 @@ def test_no_line_of_a_users_keeps_radd_from_everybody_else(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "told"),
+    ("lines", "reported"),
     [
         (
             "#RAD model=my models/resnet 50.txt batch_size=64",
@@ -94,12 +94,12 @@ def test_no_line_of_a_users_keeps_radd_from_everybody_else(line: str) -> None:
         ("#RAD memory", "job.sh:2: memory has no value; write memory=VALUE with no spaces around ="),
     ],
 )
-def test_what_was_meant_is_told_as_it_must_stand(lines: str, told: str) -> None:
+def test_what_was_meant_is_reported_as_it_must_stand(lines: str, reported: str) -> None:
     with pytest.raises(DirectiveError) as found:
         parse_script(f"#!/bin/bash\n{lines}\npython x.py\n", "job.sh")
-    assert str(found.value) == told
-    if "; write #RAD " in told:
-        right = told.partition("; write ")[2]
+    assert str(found.value) == reported
+    if "; write #RAD " in reported:
+        right = reported.partition("; write ")[2]
         assert parse_script(f"#!/bin/bash\n{right}\npython x.py\n", "job.sh") is not None
 
 

@@ -86,7 +86,7 @@ def test_whatever_a_bottleneck_holds_the_guess_has_as_many_parameters(
     assert parameters(bottlenecks.layers(found, *shapes, "relu")) == count
 
 
-def test_a_dense_layer_tells_how_many_channels_it_reads() -> None:
+def test_a_dense_layer_shows_how_many_channels_it_reads() -> None:
     made = stacks.dense_layer(49_600, (8, 32, 56, 56), "relu")  # the second of DenseNet-121
     assert [layer.output_shapes[0][1] for layer in made] == [96, 96, 128, 128, 128, 32]
     assert parameters(made) == 49_600

@@ -32,7 +32,7 @@ def row(kind: str, params: int, block: str = "b") -> Layer:
     return Layer(kind=kind, name=kind, path=(("Block", block),), params=params)
 
 
-def test_a_block_ends_as_wide_as_it_began_and_an_odd_count_tells_nothing() -> None:
+def test_a_block_ends_as_wide_as_it_began_and_an_odd_count_shows_nothing() -> None:
     rows = [
         row("embedding", 1000 * 64),
         row("embedding", 8 * 3),  # scores of relative positions
@@ -50,6 +50,6 @@ def test_a_block_ends_as_wide_as_it_began_and_an_odd_count_tells_nothing() -> No
 
 
 @pytest.mark.parametrize("rows", [[row("embedding", 6400)], [row("layernorm", 128), row("lstm", 4096)]])
-def test_a_model_whose_width_nothing_tells_is_no_guess(rows: list[Layer]) -> None:
+def test_a_model_whose_width_nothing_shows_is_no_guess(rows: list[Layer]) -> None:
     with pytest.raises(SetupError, match=r"neither shapes nor the width of (embedding|lstm); print it"):
         with_arguments(rows)

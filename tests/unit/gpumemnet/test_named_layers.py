@@ -77,7 +77,7 @@ SMALL, WIDE = (8, 10, 56, 56), (8, 96, 56, 56)
         ("doubleconv", 5000, []),
     ],
 )  # fmt: skip
-def test_the_name_tells_what_is_inside_and_in_which_order(
+def test_the_name_shows_what_is_inside_and_in_which_order(
     kind: str, count: int, made: list[tuple[str, tuple[int, ...]]]
 ) -> None:
     found = named_layers.inside(kind, count, SMALL, WIDE, "relu")
@@ -172,7 +172,7 @@ def image_of(text: str) -> tuple[int, ...]:
         (7, 1, 14, 2 * 28 * 28 * 4 / 1e6, 2),
     ],
 )
-def test_the_stated_size_of_the_input_tells_the_image_that_a_stem_reads(
+def test_the_stated_size_of_the_input_shows_the_image_that_a_stem_reads(
     kernel: int, channels: int, side: int, input_mb: float, stride: int
 ) -> None:
     count = 64 * channels * kernel**2

@@ -216,7 +216,7 @@ def test_unknown_layers_are_named_in_every_format(name: str, known: str, unknown
     assert any("unknown layer" in line for line in warnings), warnings
 
 
-def test_frozen_layers_are_told_by_parentheses() -> None:
+def test_frozen_layers_are_recognised_by_parentheses() -> None:
     text = (SUMMARIES / "residual.torchinfo.txt").read_text(encoding="utf-8")
     frozen = parse_text(text.replace("2,352", "(2,352)", 1), path="x")
     assert not frozen.layers[0].trainable

@@ -127,7 +127,7 @@ def test_an_open_batch_size_is_asked_for() -> None:
         profile_summary(RESIDUAL, TrainingSetup())
 
 
-def test_a_batch_of_one_is_told_unless_it_is_stated() -> None:
+def test_a_batch_of_one_is_reported_unless_it_is_stated() -> None:
     text = (SUMMARIES / "encoder.torchinfo.txt").read_text(encoding="utf-8").replace("[4, ", "[1, ")
     assert any("batch size 1, as" in line for line in profile_with_warnings(text, TrainingSetup())[1])
     assert profile_with_warnings(text, TrainingSetup(batch_size=1))[1] == ()

@@ -1,4 +1,4 @@
-"""What each process of a job of several holds beside its tensors: NCCL, as measured, and told where it was not."""
+"""What each process of a job of several holds next to its tensors: NCCL, as measured, and a note where it was not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_rank_is_estimated_as_near_as_a_script_of_its_own(found: Compared) -> 
 
 
 @pytest.mark.parametrize("name", ["rad", "boosted"])
-def test_a_process_of_two_holds_nccl_beside_its_base(name: str) -> None:
+def test_a_process_of_two_holds_nccl_next_to_its_base(name: str) -> None:
     one, two = (estimate(profile, estimator=name) for profile in (ONE, TWO))
     nccl = gpu_named(DEFAULT_GPU).nccl_bytes
     assert nccl > 500 * MIB
@@ -62,17 +62,17 @@ def test_a_text_of_several_processes_counts_the_buckets_of_gradients() -> None:
 
 @pytest.mark.parametrize("profile", [ONE, TRACED], ids=["text", "trace"])
 def test_what_was_not_measured_is_said(profile: ModelProfile) -> None:
-    def told(gpus: int, gpu: str) -> list[str]:
+    def reported(gpus: int, gpu: str) -> list[str]:
         answer = estimate(profile._replace(gpus=gpus), gpu=gpu)
         return [line for line in answer.warnings if "NCCL" in line]
 
-    assert told(1, "h200") == told(2, "h200") == told(1, "a100") == []
-    (more,), (other,), (both,) = told(4, "h200"), told(2, "a100"), told(8, "a100")
+    assert reported(1, "h200") == reported(2, "h200") == reported(1, "a100") == []
+    (more,), (other,), (both,) = reported(4, "h200"), reported(2, "a100"), reported(8, "a100")
     assert "846 MiB" in more and "between 2 ranks, not 4" in more and "another GPU" not in more
     assert "another GPU" in other and "ranks" not in other
     assert "not 8" in both and "another GPU" in both
 
 
-def test_an_unknown_card_takes_the_references_and_says_so() -> None:
+def test_an_unknown_gpu_takes_the_references_and_says_so() -> None:
     answer = estimate(TWO, gpu=gpu_of_memory("rtx 9999", 32 * GIB))
     assert any("NCCL" in line and "another GPU" in line for line in answer.warnings)

@@ -22,7 +22,7 @@ ZEROS = dict.fromkeys(ModelProfile._fields, 0)
 
 
 def saved(batch_size: int, *words: str) -> SavedProfile:
-    told: dict[str, Any] = {
+    reported: dict[str, Any] = {
         "family": Family.CNN,
         "source": Source.TRACE,
         "optimizer": Optimizer.SGD,
@@ -35,7 +35,7 @@ def saved(batch_size: int, *words: str) -> SavedProfile:
         "convs": 1,
     }
     return SavedProfile(
-        profiles=(ModelProfile(**(ZEROS | told)),),
+        profiles=(ModelProfile(**(ZEROS | reported)),),
         batch_size=batch_size,
         model="Net",
         inputs=(),

@@ -138,7 +138,7 @@ def test_what_powershell_saves_is_a_text(name: str, mark: str, encoding: str, tm
 
 
 @pytest.mark.parametrize("how", ["cp437", "latin-1", "?", "backslashes"])
-def test_a_tree_that_was_drawn_in_another_encoding_is_told_by_its_numbers(how: str) -> None:
+def test_a_tree_that_was_drawn_in_another_encoding_is_recognised_by_its_numbers(how: str) -> None:
     text = text_of("residual.torchinfo.txt")
     spoilt = {
         "?": lambda: text.encode("ascii", "replace").decode(),
@@ -199,8 +199,12 @@ def test_a_way_to_train_that_a_text_cannot_tell_is_said(cls: str, child: str, sa
     plain, _ = profile_with_warnings(text_of("llama.repr.txt"), setup)
     profile, warnings = profile_with_warnings(inside(text_of("llama.repr.txt"), cls, child), setup)
     assert profile.saved_bytes == plain.saved_bytes
-    told = [each for each in warnings if each.startswith(("FSDP:", "LoRA:"))]
-    assert not told if said is None else told[0].startswith(said) and "rad-estimate --save m.rad" in told[0]
+    reported = [each for each in warnings if each.startswith(("FSDP:", "LoRA:"))]
+    assert (
+        not reported
+        if said is None
+        else reported[0].startswith(said) and "rad-estimate --save m.rad" in reported[0]
+    )
 
 
 def test_a_notebook_in_one_line_is_read() -> None:
@@ -277,7 +281,7 @@ def table(*layers: str, root: str = "Net") -> str:
 @pytest.mark.parametrize(
     ("layers", "setup", "said"),
     [
-        # no embedding tells the tokens: any shape does
+        # no embedding shows the tokens: any shape does
         (["Linear: 1-1  [4, 100, 128]  16,512"], {"seq_len": 100}, None),
         (
             ["Linear: 1-1  [4, 100, 128]  16,512"],
@@ -286,7 +290,7 @@ def table(*layers: str, root: str = "Net") -> str:
         ),
         (["Linear: 1-1  [4, 100, 128]  16,512"], {"seq_len": 128}, "none of its shapes has the 128 tokens"),
         (["Conv1d: 1-1  [4, 64, 16000]  16,512"], {"seq_len": 16000}, None),
-        # a batch of as many samples as there are tokens, which the user tells
+        # a batch of as many samples as there are tokens, which the user shows
         (["Linear: 1-1  [4, 100, 128]  1,512", "ReLU: 1-2  [4, 100, 128]  --"], {"batch_size": 16}, None),
         (
             ["Linear: 1-1  [4, 100, 128]  1,512", "ReLU: 1-2  [4, 100, 128]  --"],
@@ -310,18 +314,20 @@ def test_tokens_and_batch_contradict_the_shapes_or_do_not(
         profile_with_warnings(table(*layers), TrainingSetup(**setup))  # type: ignore[arg-type]
 
 
-def test_a_doubt_about_tokens_or_the_batch_is_told() -> None:
-    def told(setup: TrainingSetup, *layers: str) -> str:
+def test_a_doubt_about_tokens_or_the_batch_is_reported() -> None:
+    def reported(setup: TrainingSetup, *layers: str) -> str:
         return " ".join(profile_with_warnings(table(*layers), setup)[1])
 
     flat = ("Linear: 1-1  [4, 128]  16,512",)
-    assert "seq_len=512 changes nothing: the shapes show no tokens" in told(TrainingSetup(seq_len=512), *flat)
+    assert "seq_len=512 changes nothing: the shapes show no tokens" in reported(
+        TrainingSetup(seq_len=512), *flat
+    )
     layers = ("LSTM: 1-1  [100, 4, 128]  16,512", "Linear: 1-2  [100, 4, 128]  16,512")
     doubt = "takes 100 for the batch of shapes like [100, 4, 128], and scales by it; if 4 is, print the model"
-    assert doubt in told(TrainingSetup(batch_size=16), *layers)
-    assert doubt not in told(TrainingSetup(batch_size=100), *layers)
-    assert doubt not in told(TrainingSetup(batch_size=16), layers[0], "Linear: 1-2  [100, 10]  16,512")
-    assert "takes" not in told(
+    assert doubt in reported(TrainingSetup(batch_size=16), *layers)
+    assert doubt not in reported(TrainingSetup(batch_size=100), *layers)
+    assert doubt not in reported(TrainingSetup(batch_size=16), layers[0], "Linear: 1-2  [100, 10]  16,512")
+    assert "takes" not in reported(
         TrainingSetup(batch_size=16), *(each.replace("100, 4", "4, 100") for each in layers)
     )
 

@@ -1,4 +1,4 @@
-"""Rows that do not add up to the totals below them are told of; a table that shows half of what counts is refused."""
+"""Rows that do not add up to the totals below them are reported; a table with half of what counts is refused."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_parameters_of_a_container_are_no_news() -> None:
     assert "parameters" not in said(ROWS.format(total=SUM + 768 * 64))
 
 
-def test_a_row_that_is_gone_is_told() -> None:
+def test_a_row_that_is_gone_is_reported() -> None:
     text = "\n".join(line for line in ROWS.format(total=SUM).splitlines() if "Linear" not in line)
     assert f"its rows have 1,792 of {SUM:,} parameters" in said(text)
 
 
-def test_a_row_that_stands_twice_is_told() -> None:
+def test_a_row_that_stands_twice_is_reported() -> None:
     lines = ROWS.format(total=SUM).splitlines()
     linear = next(line for line in lines if "Linear" in line)
     text = "\n".join(line for each in lines for line in ([each, each] if each == linear else [each]))

@@ -1,4 +1,4 @@
-"""What a trace saw beside the tensors: cuDNN's trials, a process without cuBLAS, NCCL with a single rank."""
+"""What a trace saw next to the tensors: cuDNN's trials, a process without cuBLAS, NCCL with a single rank."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PLAIN = profile_summary(str(SUMMARIES / "residual.torchsummary.txt"), TrainingSe
 )
 
 
-def told(**changes: int) -> ModelProfile:
+def reported(**changes: int) -> ModelProfile:
     return PLAIN._replace(**changes)  # type: ignore[arg-type]
 
 
 def test_trials_of_cudnn_widen_the_quantiles_and_leave_the_estimate() -> None:
-    plain, tries = estimate(PLAIN), estimate(told(benchmark=1))
+    plain, tries = estimate(PLAIN), estimate(reported(benchmark=1))
     assert tries.estimate_bytes == plain.estimate_bytes
     assert tries.upper_bytes > plain.upper_bytes
     assert all(tries.quantile(share) >= plain.quantile(share) for share in (0.8, 0.9, 0.95, 0.99))
@@ -54,15 +54,16 @@ def test_quantiles_rise_to_the_bound(reserved: int, workspace: int, tries: bool)
 
 @pytest.mark.parametrize(("convs", "linears", "less"), [(1, 0, True), (1, 1, False), (0, 0, False)])
 def test_convolutions_alone_never_load_cublas(convs: int, linears: int, less: bool) -> None:
-    base = estimate(told(convs=convs, linears=linears)).breakdown_bytes["base"]
+    base = estimate(reported(convs=convs, linears=linears)).breakdown_bytes["base"]
     whole = GPU.conv_base_bytes if convs else GPU.base_bytes
     assert (base < whole) == less and base <= whole
 
 
 def test_a_single_rank_holds_less_for_nccl_than_one_of_two() -> None:
     none, alone, pair = (
-        estimate(told(**changes)).breakdown_bytes["base"] for changes in ({}, {"nccl_alone": 1}, {"gpus": 2})
+        estimate(reported(**changes)).breakdown_bytes["base"]
+        for changes in ({}, {"nccl_alone": 1}, {"gpus": 2})
     )
     assert alone - none == GPU.nccl_alone_bytes > 500 * MIB
     assert alone < pair
-    assert estimate(told(nccl_alone=1, gpus=2)).breakdown_bytes["base"] == pair
+    assert estimate(reported(nccl_alone=1, gpus=2)).breakdown_bytes["base"] == pair

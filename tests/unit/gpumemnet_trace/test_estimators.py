@@ -46,7 +46,7 @@ def test_faketensor_counts_the_live_storages_of_one_step(file: str, name: str) -
     found = for_module(f"{file}:{name}", ["Bx3x32x32"], SETUP, gpu="h200", estimator="faketensor")
     hidden = 64 * 16 * 32 * 32 * 4
     parameters = (16 * 3 * 9 + 16 + 16 * 32 * 32 * 10 + 10) * 4
-    # Two tensors of the hidden layer are kept, and the gradient of one is made beside them.
+    # Two tensors of the hidden layer are kept, and the gradient of one is made next to them.
     assert 2 * hidden + parameters < found.estimate_bytes < 4 * hidden + 3 * parameters + 1024 * KIB
     assert (found.estimator, found.family, found.confidence) == ("faketensor", "cnn", None)
     assert sum(found.breakdown_bytes.values()) == found.estimate_bytes == found.upper_bytes

@@ -37,7 +37,7 @@ def blocks(device: str, *, dtype: Any = torch.float32) -> nn.Sequential:
 
 
 class LowRank(nn.Module):
-    """LoRA as peft has it: a frozen layer and beside it the product of two small ones that are trained."""
+    """LoRA as peft has it: a frozen layer and next to it the product of two small ones that are trained."""
 
     def __init__(self, layer: nn.Linear, rank: int) -> None:
         super().__init__()

@@ -85,7 +85,7 @@ def test_no_config_at_all_says_so(tmp_path: Path) -> None:
         trace_module(f"hf:{tmp_path / 'nowhere'}", inputs=(), setup=setup())
 
 
-def test_code_beside_the_config_is_not_run(tmp_path: Path) -> None:
+def test_code_next_to_the_config_is_not_run(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     (tmp_path / "mine.py").write_text("raise SystemExit('was run')")
     tree = {"architectures": ["Mine"], "model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine"}}

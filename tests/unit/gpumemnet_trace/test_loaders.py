@@ -95,8 +95,8 @@ def test_of_those_that_differ_the_smallest_comes_then_an_ordinary_one_then_the_l
     assert lengths_of(loader)[:3] == [9, 5, 7], "the second time nothing is looked at"
     assert not said.warn
     said.passed()
-    (told,) = said.warn
-    assert "largest of the first 200 is counted, 2.25 times the middle one" in told
+    (reported,) = said.warn
+    assert "largest of the first 200 is counted, 2.25 times the middle one" in reported
     assert not said.missed and said.ratio == 9 / 4
 
 
@@ -104,8 +104,8 @@ def test_of_a_largest_one_that_never_came_it_is_not_said_that_it_is_counted(said
     loader = of_lengths([5, 7, 5, 6, 9, 5])
     batches = iter(loader)
     next(batches), next(batches)
-    (told,) = said.missed
-    assert "1.50 times the middle one, is not counted" in told and not said.warn
+    (reported,) = said.missed
+    assert "1.50 times the middle one, is not counted" in reported and not said.warn
     next(batches)
     assert said.missed, "it may not have been trained on"
     said.passed()
@@ -151,8 +151,8 @@ def test_an_iterator_is_asked_for_its_length_and_more(said: Settings) -> None:
 def test_what_is_prepared_for_workers_is_there_where_there_are_none(said: Settings) -> None:
     class Stream(torch.utils.data.IterableDataset[Any]):
         def __iter__(self) -> Any:
-            told = torch.utils.data.get_worker_info()
-            yield from range(told.id, 6, told.num_workers)
+            reported = torch.utils.data.get_worker_info()
+            yield from range(reported.id, 6, reported.num_workers)
 
     class Files(torch.utils.data.Dataset[Any]):
         opened: Any = None

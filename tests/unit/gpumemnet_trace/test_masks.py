@@ -50,7 +50,7 @@ def test_what_was_filled_is_chosen_in_each_way_to_choose(recorder: Recorder) -> 
     assert not recorder.assumptions.warnings
 
 
-def test_of_numbers_no_more_are_above_zero_than_was_told(recorder: Recorder) -> None:
+def test_of_numbers_no_more_are_above_zero_than_was_reported(recorder: Recorder) -> None:
     labels = torch.zeros(512, dtype=torch.int64, device="cuda")
     assert chosen(labels > 0) == 512
     positive_at_most(labels, 128)

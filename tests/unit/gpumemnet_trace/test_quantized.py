@@ -137,7 +137,7 @@ def test_bitsandbytes_takes_what_its_layout_says(tmp_path: Path) -> None:
     pytest.importorskip("bitsandbytes")
     found = traced(tmp_path, BY_BITSANDBYTES)
     (profile,) = found.profiles
-    # Beside the layout each layer has tables of 16 and of 256 values.
+    # Next to the layout each layer has tables of 16 and of 256 values.
     assert profile.parameter_bytes == pytest.approx(layout_bytes(), rel=0.005)
     assert found.warnings == (PAGED,)
     assert profile.optimizer_bytes >= 2 * LAYERS * 2 * RANK * WIDTH

@@ -268,7 +268,7 @@ class TextNetRepConvLayer(nn.Module):
 
 
 class RepGhostModule(nn.Module):
-    """A norm alone beside a convolution with its norm: a sum, not a product, is activated (RepGhost)."""
+    """A norm alone next to a convolution with its norm: a sum, not a product, is activated (RepGhost)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -400,14 +400,14 @@ class ScaledStdConv2d(nn.Conv2d):
 
 
 class ConvBertSelfAttention(nn.Module):
-    """A convolution with a kernel for each token runs beside the attention, on copies of neighbours (ConvBERT)."""
+    """A convolution with a kernel for each token runs next to the attention, on copies of neighbours (ConvBERT)."""
 
     HEADS = 4
 
     def __init__(self) -> None:
         super().__init__()
         self.key, self.value, self.query = (nn.Linear(CHANNELS, CHANNELS) for _ in range(3))
-        self.kernel, self.beside = nn.Linear(CHANNELS, 3 * self.HEADS), nn.Linear(CHANNELS, CHANNELS)
+        self.kernel, self.alongside = nn.Linear(CHANNELS, 3 * self.HEADS), nn.Linear(CHANNELS, CHANNELS)
         self.softmax = nn.Softmax(dim=-1)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -417,8 +417,8 @@ class ConvBertSelfAttention(nn.Module):
         (k, v), query = made, self.query(x)
         q = query.view(*x.shape[:2], self.HEADS, -1).transpose(1, 2)
         kernel = self.kernel(query).reshape(-1, 3, 1)
-        beside = self.beside(x).transpose(1, 2).contiguous().unsqueeze(-1)
-        near = nn.functional.unfold(beside, kernel_size=(3, 1), padding=(1, 0)).transpose(1, 2)
+        alongside = self.alongside(x).transpose(1, 2).contiguous().unsqueeze(-1)
+        near = nn.functional.unfold(alongside, kernel_size=(3, 1), padding=(1, 0)).transpose(1, 2)
         near = near.reshape(-1, CHANNELS // self.HEADS, 3) @ kernel
         seen = self.softmax(q @ k.transpose(-2, -1)) @ v
         return torch.cat((seen.transpose(1, 2).reshape(x.shape), near.reshape(x.shape)), dim=-1)
@@ -603,7 +603,7 @@ class GroupNormBlock(nn.Module):
 
 
 class NormBranch(nn.Module):
-    """A branch of a norm alone beside a convolution with its own (RepGhost)."""
+    """A branch of a norm alone next to a convolution with its own (RepGhost)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -728,7 +728,7 @@ class HieraMaskUnitAttention(nn.Module):
 
 
 class EsmForMaskedLM(nn.Sequential):
-    """Its GELU is spelt out, as the name of the model tells (ESM)."""
+    """Its GELU is spelt out, as the name of the model shows (ESM)."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -799,7 +799,7 @@ class SharedActivation(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """A feed-forward part with somebody's activation."""
+    """A feed-forward part with a user's activation."""
 
     def __init__(self, act: nn.Module) -> None:
         super().__init__()
@@ -1046,7 +1046,7 @@ def test_what_computes_in_a_precision_of_its_own_is_saved_so(
     assert account == pytest.approx(saved_by_torch(model, x), rel=0.05)
 
 
-def test_what_positions_turn_is_kept_beside_the_joint_projection() -> None:
+def test_what_positions_turn_is_kept_next_to_the_joint_projection() -> None:
     model = tokens(
         nn.LayerNorm(4 * CHANNELS), AttentionRope(), width=4 * CHANNELS
     )  # fused on a CPU, not on "meta"

@@ -28,7 +28,7 @@ def activations() -> list[type[nn.Module]]:
 
 
 def kept(function: Callable[[Tensor], Tensor]) -> tuple[bool, bool, int]:
-    """Return whether backward keeps the input's or the result's memory, and how many tensors beside them.
+    """Return whether backward keeps the input's or the result's memory, and how many tensors next to them.
 
     A clone of the input, as some in-place operations make, counts as the input.
     """

@@ -132,14 +132,14 @@ def test_trials_of_cudnn_are_seen_and_explained(tmp_path: Path, flag: bool) -> N
     assert ("cudnn.benchmark is on: the bound is" in done.stdout) == flag
 
 
-def test_a_script_that_fails_is_told_by_its_models_text(tmp_path: Path) -> None:
+def test_a_script_that_fails_is_recognised_by_its_models_text(tmp_path: Path) -> None:
     source = CLASSIFIER.format(optimizer=ADAMW, step=f'{PLAIN}; raise KeyError("no such column")')
     done = estimated(tmp_path, source)
     assert done.returncode == 0
     answer = json.loads(done.stdout)
     assert answer["estimator"] == "rad"
-    told = answer["warnings"][0]
-    assert told.startswith("the script could not be traced: KeyError: 'no such column', at train.py:")
+    reported = answer["warnings"][0]
+    assert reported.startswith("the script could not be traced: KeyError: 'no such column', at train.py:")
 
 
 @pytest.mark.parametrize(
@@ -163,11 +163,11 @@ def test_a_script_that_fails_is_told_by_its_models_text(tmp_path: Path) -> None:
         ("ValueError", "bad\n column", "ValueError: bad column"),
     ],
 )
-def test_an_exception_is_told_in_a_line_that_names_the_cause(kind: str, words: str, said: str) -> None:
+def test_an_exception_is_reported_in_a_line_that_names_the_cause(kind: str, words: str, said: str) -> None:
     assert why(kind, words) == said
 
 
-def test_a_script_that_fails_before_it_has_a_model_is_told_by_that_alone(tmp_path: Path) -> None:
+def test_a_script_that_fails_before_it_has_a_model_is_recognised_by_that_alone(tmp_path: Path) -> None:
     done = estimated(tmp_path, "import torch\nraise ValueError('no such column')\n")
     assert done.returncode == 2
     assert done.stderr == (
@@ -305,8 +305,8 @@ def test_what_nccl_holds_for_one_rank_is_counted_and_for_further_groups_said(tmp
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     answer = json.loads(done.stdout)
-    told = [warning for warning in answer["warnings"] if "NCCL" in warning]
-    assert len(told) == 1 and "further" in told[0]
+    reported = [warning for warning in answer["warnings"] if "NCCL" in warning]
+    assert len(reported) == 1 and "further" in reported[0]
     gpu = gpu_named(DEFAULT_GPU)
     assert answer["breakdown_mib"]["base"] == to_mib_nearest(gpu.base_bytes + gpu.nccl_alone_bytes)
 
@@ -403,7 +403,7 @@ BY_HAND = """
 """
 
 
-def test_a_script_without_an_optimizer_is_told_so_and_ended_soon(tmp_path: Path) -> None:
+def test_a_script_without_an_optimizer_is_reported_so_and_ended_soon(tmp_path: Path) -> None:
     done = estimated(tmp_path, BY_HAND)
     assert done.returncode == 0
     answer = json.loads(done.stdout)
@@ -411,7 +411,7 @@ def test_a_script_without_an_optimizer_is_told_so_and_ended_soon(tmp_path: Path)
     assert answer["estimator"] == "rad"
 
 
-def test_what_stands_in_for_torchs_calls_is_called_as_theirs_are() -> None:
+def test_what_stands_in_for_torchs_calls_is_called_as_their_own_are() -> None:
     """By position or by the names of their arguments."""
     streams = Streams(Recorder(Workspaces()))
     answers = {**device._CUDA_ANSWERS, **pretend._CUDA, **streams.of_cuda()}
@@ -425,8 +425,12 @@ def test_what_stands_in_for_torchs_calls_is_called_as_theirs_are() -> None:
         answers[name](**dict.fromkeys(named))
         tried += len(named)
     assert tried > 20
-    told = ("stream_id", "device_index", "device_type")  # what operators of fully_shard are told of a stream
-    assert all(isinstance(getattr(streams.current, name), int) for name in told)
+    reported = (
+        "stream_id",
+        "device_index",
+        "device_type",
+    )  # what operators of fully_shard get a stream
+    assert all(isinstance(getattr(streams.current, name), int) for name in reported)
 
 
 TENSOR_PARALLEL = """

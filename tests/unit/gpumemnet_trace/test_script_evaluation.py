@@ -33,7 +33,7 @@ class Pair(nn.Module):
 
 
 def events_of(batches: int, *, again: bool, between: str = "") -> tuple[list[object], Pair]:
-    """Evaluate and keep what comes; return the events with their keys numbered anew, and the model."""
+    """Evaluate and keep what comes; return the events with their keys numbered again, and the model."""
     recorder = Recorder(Workspaces())
     with pretended_cuda(), skip_inits(), recorder:
         model = Pair()
@@ -46,10 +46,12 @@ def events_of(batches: int, *, again: bool, between: str = "") -> tuple[list[obj
                 if between:
                     evaluations.forget()
         assert [part.shape for part, _ in kept] == [(7, 64)] * batches
-        assert all(told["all"].device.type == "cuda" and told["name"] == "pair" for _, told in kept)
-        part, told = kept[-1]
-        assert part.untyped_storage()._cdata == told["all"].untyped_storage()._cdata
-        del x, kept, part, told
+        assert all(
+            reported["all"].device.type == "cuda" and reported["name"] == "pair" for _, reported in kept
+        )
+        part, reported = kept[-1]
+        assert part.untyped_storage()._cdata == reported["all"].untyped_storage()._cdata
+        del x, kept, part, reported
         order: dict[int, int] = {}
         return [(order.setdefault(key, len(order)), size) for key, size in recorder.events], model
 
@@ -63,7 +65,7 @@ def test_what_is_noted_again_is_what_a_run_would_note() -> None:
     assert noted == plain
 
 
-def test_after_a_step_all_is_run_anew() -> None:
+def test_after_a_step_all_is_run_again() -> None:
     _, model = events_of(4, again=True, between="step")
     assert model.runs == 4
 

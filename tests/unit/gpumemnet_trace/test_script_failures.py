@@ -1,4 +1,4 @@
-"""Scripts that end by an exception, wherever it is caught; and those that ask somebody."""
+"""Scripts that end by an exception, wherever it is caught; and those that ask a user."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ CAUGHT = """
 
 
 @pytest.mark.parametrize("ends", [HOOK, CAUGHT], ids=["a hook of its own", "caught, and left by sys.exit"])
-def test_the_exception_is_told_whoever_takes_it(tmp_path: Path, ends: str) -> None:
+def test_the_exception_is_reported_even_if_it_is_caught(tmp_path: Path, ends: str) -> None:
     done = estimated(tmp_path, LOOP.replace("ENDS", ends.strip()))
-    told = json.loads(done.stdout)["warnings"][0]
-    assert told == "the script could not be traced: ValueError: no such column, at train.py:11"
+    reported = json.loads(done.stdout)["warnings"][0]
+    assert reported == "the script could not be traced: ValueError: no such column, at train.py:11"
 
 
-def test_a_failure_after_the_steps_is_told_beside_the_trace(tmp_path: Path) -> None:
+def test_a_failure_after_the_steps_is_reported_next_to_the_trace(tmp_path: Path) -> None:
     done, found = saved(tmp_path, LOOP.replace("ENDS", "train(2)"))
     assert found.profiles[0].parameters == 72
     assert json.loads(done.stdout)["warnings"] == [
@@ -55,12 +55,12 @@ def test_a_failure_after_the_steps_is_told_beside_the_trace(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("first", ["import os", "import torch"], ids=["before torch", "with torch"])
-def test_a_script_that_waits_for_somebody_is_told_that_nobody_is_there(tmp_path: Path, first: str) -> None:
+def test_a_script_that_waits_for_input_is_reported(tmp_path: Path, first: str) -> None:
     done = estimated(tmp_path, f"{first}\nname = input('which run? ')\nimport torch\n")
     assert (done.returncode, done.stderr) == (2, f"rad-estimate: the script could not be traced: {ASKED}\n")
 
 
-def test_the_first_of_a_chain_of_exceptions_is_told_and_a_ring_has_an_end() -> None:
+def test_the_first_of_a_chain_of_exceptions_is_reported_and_a_ring_has_an_end() -> None:
     first, second, third = KeyError("a"), ValueError("b"), RuntimeError("c")
     second.__cause__, third.__cause__ = first, second
     assert first_of(third) is first
@@ -106,13 +106,13 @@ UNUSED = """
 """
 
 
-def test_what_a_spawned_process_ended_by_is_told_with_its_place(tmp_path: Path) -> None:
-    told = task_variables(tmp_path, SPAWNED)
-    assert "a process that it started ended with " in told and "view" in told
-    assert told.endswith(", at train.py:7")
+def test_what_a_spawned_process_ended_by_is_reported_with_its_place(tmp_path: Path) -> None:
+    reported = task_variables(tmp_path, SPAWNED)
+    assert "a process that it started ended with " in reported and "view" in reported
+    assert reported.endswith(", at train.py:7")
 
 
-def test_an_assertion_without_words_is_told_by_its_line(tmp_path: Path) -> None:
+def test_an_assertion_without_words_is_recognised_by_its_line(tmp_path: Path) -> None:
     assert "AssertionError: assert classes == 10, at train.py:6" in task_variables(tmp_path, ASSERTED)
 
 

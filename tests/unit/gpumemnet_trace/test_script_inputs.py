@@ -194,7 +194,7 @@ RESIZED = """
 
 
 @pytest.mark.parametrize(
-    ("crops", "inputs", "told"),
+    ("crops", "inputs", "reported"),
     [
         ("[32 + 16 * (step % 2)]", "8x3x48x48:float32", "2.25 times"),
         ("[48 - 16 * (step % 2)]", "8x3x48x48:float32", "2.25 times"),
@@ -203,12 +203,12 @@ RESIZED = """
     ],
     ids=["grows", "shrinks", "two in each step", "alike"],
 )
-def test_a_loop_that_resizes_its_batches_is_told_of(
-    tmp_path: Path, crops: str, inputs: str, told: str
+def test_a_loop_that_resizes_its_batches_is_reported(
+    tmp_path: Path, crops: str, inputs: str, reported: str
 ) -> None:
     _, found = saved(tmp_path, RESIZED.replace("CROPS", crops))
     said = [each for each in found.warnings if "other sizes in other steps" in each]
-    assert len(said) == bool(told) and all(told in each for each in said)
+    assert len(said) == bool(reported) and all(reported in each for each in said)
     assert found.inputs == (inputs,)
 
 

@@ -1,4 +1,4 @@
-"""Launchers that lose what stands in for the GPU: their script is ended before it trains, and told the cause."""
+"""Launchers that lose what stands in for the GPU: their script is ended before it trains, with the cause."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LAUNCHERS = {
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
-def test_it_is_ended_and_the_cause_told(tmp_path: Path, launcher: str) -> None:
+def test_it_is_ended_and_the_cause_reported(tmp_path: Path, launcher: str) -> None:
     (tmp_path / "loop.py").write_text(TRAIN)
     (tmp_path / "model.pt").write_text("trained for a week")
     shell, fix = LAUNCHERS[launcher]

@@ -29,17 +29,17 @@ OF_BOTH = 64 + 1 + 8 * 4096 + 4096 + 4096 * 64 + 64
 
 
 @pytest.mark.parametrize(
-    ("one", "told"),
+    ("one", "reported"),
     [("step % 2", False), ("int(step % 6 == 5)", False), ("0", True)],
     ids=["in turn", "five to one", "one never"],
 )
-def test_each_optimizer_is_waited_for(tmp_path: Path, one: str, told: bool) -> None:
+def test_each_optimizer_is_waited_for(tmp_path: Path, one: str, reported: bool) -> None:
     done, found = saved(tmp_path, CRITIC.replace("STEP", one))
     (profile,) = found.profiles
     adams = profile.optimizer_bytes / (BYTES * ADAMS_STATES)
-    assert adams == pytest.approx(64 + 1 if told else OF_BOTH, rel=0.05, abs=512)
+    assert adams == pytest.approx(64 + 1 if reported else OF_BOTH, rel=0.05, abs=512)
     warnings = json.loads(done.stdout)["warnings"]
-    assert any("fewer than two steps" in each for each in warnings) == told
+    assert any("fewer than two steps" in each for each in warnings) == reported
 
 
 ANEW = """
@@ -53,7 +53,7 @@ ANEW = """
 """
 
 
-def test_an_optimizer_that_is_made_anew_for_each_part_of_the_data_is_one(tmp_path: Path) -> None:
+def test_an_optimizer_that_is_made_again_for_each_part_of_the_data_is_one(tmp_path: Path) -> None:
     done, found = saved(tmp_path, ANEW)
     (profile,) = found.profiles
     assert profile.parameters == 513 * 512
@@ -72,13 +72,13 @@ LATER = """
 """
 
 
-@pytest.mark.parametrize(("of", "told"), [("head", True), ("model", False)])
-def test_an_optimizer_that_is_made_after_the_first_step_and_makes_none_is_told(
-    tmp_path: Path, of: str, told: bool
+@pytest.mark.parametrize(("of", "reported"), [("head", True), ("model", False)])
+def test_an_optimizer_that_is_made_after_the_first_step_and_makes_none_is_reported(
+    tmp_path: Path, of: str, reported: bool
 ) -> None:
     done, found = saved(tmp_path, LATER.replace("OF", of))
     assert found.profiles[0].optimizer_bytes == pytest.approx(BYTES * ADAMS_STATES * 513 * 512, rel=0.01)
-    assert any("fewer than two steps" in each for each in json.loads(done.stdout)["warnings"]) == told
+    assert any("fewer than two steps" in each for each in json.loads(done.stdout)["warnings"]) == reported
 
 
 IN_BACKWARD = """

@@ -238,16 +238,16 @@ def test_a_rank_of_a_sharded_script_is_saved_with_the_number_of_ranks(tmp_path: 
 def test_a_traced_rank_holds_what_a_real_one_holds(tmp_path: Path) -> None:
     ranks = [begun(tmp_path, REAL, RANK=str(rank)) for rank in range(2)]
     real, _ = [peaks(rank) for rank in ranks]
-    ours = str(Path(gpumemnet.__file__).parent.parent)
-    traced = peaks(begun(tmp_path, TRACED, RANK="0", WORLD_SIZE="2", PYTHONPATH=ours))
+    rads = str(Path(gpumemnet.__file__).parent.parent)
+    traced = peaks(begun(tmp_path, TRACED, RANK="0", WORLD_SIZE="2", PYTHONPATH=rads))
     # A thread of gloo's lets go of what it sent a moment late: of two dozen buffers one or two more are alive.
     assert traced == pytest.approx(real, rel=0.05)
 
 
 def test_the_whole_gradient_comes_from_the_stream_that_gathered(tmp_path: Path) -> None:
     """Autograd runs a backward on its forward's stream: its memory is of that stream's pool."""
-    ours = str(Path(gpumemnet.__file__).parent.parent)
-    pools = peaks(begun(tmp_path, STREAMS, RANK="0", WORLD_SIZE="2", PYTHONPATH=ours))
+    rads = str(Path(gpumemnet.__file__).parent.parent)
+    pools = peaks(begun(tmp_path, STREAMS, RANK="0", WORLD_SIZE="2", PYTHONPATH=rads))
     (gathered,) = (blocks for pool, blocks in pools.items() if pool != "0")
     blocks, steps = 8, 2
     assert gathered == 3 * blocks * steps  # gathered for forward and for backward, and its gradient

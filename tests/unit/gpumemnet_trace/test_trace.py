@@ -322,7 +322,7 @@ def test_plain_attention_adds_its_mask_and_masks_rows_in_place() -> None:
     assert len(scores) == 2  # the product, to which the mask is added, and the softmax
 
 
-def test_transformers_is_not_told_of_fake_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transformers_is_not_informed_of_fake_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
     """It makes masks for tracing compilers that a plain run does without, and other attention takes over."""
     library: Any = types.ModuleType("transformers.utils.import_utils")
     library.is_fake_tensor = lambda tensor: True
@@ -481,14 +481,14 @@ def test_boxes_are_all_kept_where_overlaps_cannot_be_known() -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_a_storage_whose_end_is_asked_for_ends_as_one_that_tells(
+def test_a_storage_whose_end_is_asked_for_ends_as_one_that_shows(
     optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on PyTorch 2.1, whose weak references cannot be relied on."""
-    told = memory_of(traced(perceptron, "64x100", optimizer=optimizer))
+    reported = memory_of(traced(perceptron, "64x100", optimizer=optimizer))
     for module in (older, recorder):
         monkeypatch.setattr(module, "POLLED", True)
-    assert memory_of(traced(perceptron, "64x100", optimizer=optimizer)) == told
+    assert memory_of(traced(perceptron, "64x100", optimizer=optimizer)) == reported
 
 
 class Judged(nn.Module):

@@ -49,7 +49,7 @@ Total params: 330"""
 
 
 @pytest.mark.parametrize(("second", "both"), [("(1,110)", "(1,220)"), ("1,110", "1,220"), ("--", "(110)")])
-def test_what_is_cut_off_counts_where_it_stood(second: str, both: str) -> None:
+def test_what_is_cut_off_counts_where_it_was(second: str, both: str) -> None:
     less = cut(TABLE.format(second=second), depth=1)
     assert less is not None
     assert [line.split()[-1] for line in less.split("\n")[2:4]] == [both, "110"]

@@ -33,9 +33,9 @@ def test_trees_answer_as_scikit_learn() -> None:
     )
     fresh = RANDOM.randn(300, 6) * 1.5
     plain = trees_of(model)
-    ours = [plain.predict(row) for row in fresh.tolist()]
+    rads = [plain.predict(row) for row in fresh.tolist()]
     # A log-ratio error of 1e-9 on a peak of 140 GB is far below 1 MiB.
-    assert np.abs(np.array(ours) - model.predict(fresh)).max() < 1e-9
+    assert np.abs(np.array(rads) - model.predict(fresh)).max() < 1e-9
 
 
 def test_trees_survive_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

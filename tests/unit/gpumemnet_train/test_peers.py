@@ -118,7 +118,7 @@ def test_a_step_holds_weights_gradients_moments_and_one_temporary() -> None:
 
 
 @pytest.mark.parametrize("architecture", ["uniform", "residual"])
-def test_scratch_raises_the_peak_and_a_full_card_is_said(architecture: str) -> None:
+def test_scratch_raises_the_peak_and_a_full_gpu_is_said(architecture: str) -> None:
     nodes = peer_graph.graph(run(architecture, PLAIN, batch=4096))
     plain = peer_step.replay_steps(nodes, 4096, peer_workspaces.no_workspace)
     for workspace in (peer_workspaces.copies_workspace, peer_workspaces.winograd_workspace):

@@ -50,7 +50,7 @@ def test_killed_and_signalled_it_comes_to_the_same_weights(tmp_path: Path) -> No
     assert int(first.split()[2].rstrip(",")) in range(8, STEPS, 4)
     signalled.send_signal(signal.SIGUSR1)
     output(signalled)
-    assert signalled.returncode in (75, 0)  # 0: it was done before it could be told
+    assert signalled.returncode in (75, 0)  # 0: it was done before the signal
     again = start(stopped, 4)
     assert "done" in output(again) and again.returncode == 0
     found, wanted = weights(stopped), weights(straight)

@@ -53,14 +53,14 @@ def test_versions_differ_where_they_must(
     assert ("cred_expire" in text) == expires
 
 
-def test_a_slurm_that_cannot_spread_shards_is_told_before_it_fails_to_start() -> None:
+def test_a_slurm_that_cannot_spread_shards_is_reported_before_it_fails_to_start() -> None:
     spread = replace(SPEC, spread_shards=True)
     assert "MULTIPLE_SHARING_GRES_PJ" in config.slurm_conf(spread, PLACE, site((24, 11)))
     with pytest.raises(LabError, match=r"need Slurm 23\.11, this is 22\.05"):
         config.slurm_conf(spread, PLACE, site((22, 5)))
 
 
-def test_each_card_has_shards_in_proportion_to_its_memory() -> None:
+def test_each_gpu_has_shards_in_proportion_to_its_memory() -> None:
     lines = [line for line in config.gres_conf(SPEC, PLACE).splitlines() if not line.startswith("#")]
     assert [line.rpartition("Count=")[2].split()[0] for line in lines if "Name=shard" in line] == [
         "39",
@@ -87,10 +87,10 @@ def test_hooks_run_isolated_in_the_environment_of_the_cluster() -> None:
         assert f"{PLACE.etc}/rad.$SLURMD_NODENAME.toml" in text
 
 
-def test_cards_of_all_nodes_have_uuids_of_their_own_that_stay() -> None:
-    uuids = [card.uuid for node in SPEC.nodes for card in config.make_gpus(node)]
+def test_gpus_of_all_nodes_have_uuids_of_their_own_that_stay() -> None:
+    uuids = [physical_gpu.uuid for node in SPEC.nodes for physical_gpu in config.make_gpus(node)]
     assert len(set(uuids)) == 3
-    assert uuids == [card.uuid for node in SPEC.nodes for card in config.make_gpus(node)]
+    assert uuids == [physical_gpu.uuid for node in SPEC.nodes for physical_gpu in config.make_gpus(node)]
 
 
 @pytest.mark.parametrize("version", [(22, 5), (24, 11), (26, 5)])

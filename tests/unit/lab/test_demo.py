@@ -40,7 +40,7 @@ def test_what_must_come_of_an_example_is_no_fault() -> None:
     )  # gpu:1, where the version takes it after a requeue
 
 
-def test_a_put_back_is_no_fault_but_a_recovery_that_nobody_expected_is() -> None:
+def test_a_put_back_is_no_fault_but_a_recovery_that_was_not_expected_is() -> None:
     assert replace(SHARED, returns=["requeued"], fields=SHARED.fields | {"Restarts": "1"}).faults(WHOLE) == []
     assert replace(SHARED, returns=["recovered"]).faults(WHOLE)
 
@@ -65,12 +65,12 @@ def test_a_put_back_is_no_fault_but_a_recovery_that_nobody_expected_is() -> None
         (replace(RECOVERED, fields=RECOVERED.fields | {"Priority": "8"}), "kept priority 8"),
     ],
 )
-def test_every_difference_is_told(row: Row, word: str) -> None:
+def test_every_difference_is_reported(row: Row, word: str) -> None:
     faults = row.faults(WHOLE)
     assert any(word in fault for fault in faults), faults
 
 
-def test_a_rerun_is_told_in_the_cells_of_both_runs() -> None:
+def test_a_rerun_is_reported_in_the_cells_of_both_runs() -> None:
     assert RECOVERED.cells() == (
         "small (1)",
         "3.0 GiB",

@@ -46,7 +46,7 @@ def test_a_checkout_that_hooks_cannot_use_gets_another_place_and_a_line(
     assert line is not None and word in line and str(home) in line
 
 
-def test_a_long_path_leaves_room_for_sockets(open_folder: Path) -> None:
+def test_a_long_path_leaves_space_for_sockets(open_folder: Path) -> None:
     checkout = open_folder / ("a" * 100)
     checkout.mkdir(mode=0o755)
     assert home_of(checkout)[0].parent == Path("/var/tmp")
@@ -60,7 +60,7 @@ def test_two_checkouts_never_share_a_place(open_folder: Path) -> None:
     assert len(homes) == 2
 
 
-def test_real_gpus_need_room_for_the_sockets_of_mps(tmp_path: Path) -> None:
+def test_real_gpus_need_space_for_the_sockets_of_mps(tmp_path: Path) -> None:
     near = Place(root=Path("/opt/rad"), venv=tmp_path)
     far = Place(root=Path("/opt/slurm/rad-for-slurm/.rad/demo"), venv=tmp_path)
     assert near.short_for_mps(tmp_path) is near

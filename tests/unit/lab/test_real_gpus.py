@@ -21,7 +21,7 @@ H200 = GpuReading(
 )
 
 
-def test_all_of_a_real_card_is_divided_into_shards() -> None:
+def test_all_of_a_real_gpu_is_divided_into_shards() -> None:
     node = real_node("n0", [H200, replace(H200, index=3)])
     assert node.devices == ("/dev/nvidia0", "/dev/nvidia3")
     usable_mib = to_mib_up(H200.usable_bytes)
@@ -30,13 +30,13 @@ def test_all_of_a_real_card_is_divided_into_shards() -> None:
 
 def test_no_more_gpus_than_the_jobs_can_fill_and_all_alike() -> None:
     small = replace(H200, index=1, memory_total_bytes=48 * GIB)
-    cards = [replace(H200, index=index) for index in (0, 2, 3, 4, 5)]
-    assert real_node("n0", [small, *cards]).devices == ("/dev/nvidia1",)
-    assert real_node("n0", cards).devices == tuple(f"/dev/nvidia{index}" for index in (0, 2, 3, 4))
+    physical_gpus = [replace(H200, index=index) for index in (0, 2, 3, 4, 5)]
+    assert real_node("n0", [small, *physical_gpus]).devices == ("/dev/nvidia1",)
+    assert real_node("n0", physical_gpus).devices == tuple(f"/dev/nvidia{index}" for index in (0, 2, 3, 4))
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"mig": True}, r"GPU 0 is partitioned"),
         ({"healthy": False}, r"GPU 0 needs a reset"),
@@ -44,8 +44,8 @@ def test_no_more_gpus_than_the_jobs_can_fill_and_all_alike() -> None:
         ({"memory_used_bytes": 120 * GIB}, r"GPU 0 has 19\.\d GiB free, not 39\.0 GiB"),
     ],
 )
-def test_a_gpu_that_is_not_free_is_left_alone(change: dict[str, object], told: str) -> None:
-    with pytest.raises(LabError, match=told):
+def test_a_gpu_that_is_not_free_is_left_alone(change: dict[str, object], reported: str) -> None:
+    with pytest.raises(LabError, match=reported):
         real_node("n0", [replace(H200, **change)])  # type: ignore[arg-type]
 
 

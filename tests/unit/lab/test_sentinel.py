@@ -32,10 +32,10 @@ def held(job: int | None, name: str = "share-1", *, gpu: str = "G", size: int = 
         (
             [held(1, size=60), held(None, "", size=60)],
             [],
-        ),  # an unmanaged process's memory is nobody's booking
+        ),  # an unmanaged process's memory is no job's booking
     ],
 )
-def test_cards(processes: list[Held], faults: list[str]) -> None:
+def test_gpus(processes: list[Held], faults: list[str]) -> None:
     assert [kind for kind, _ in gpu_faults(processes, USABLE)] == faults
 
 

@@ -31,13 +31,13 @@ sys.stdin.read()
 
 @pytest.fixture
 def gpus(tmp_path: Path) -> SimulatedGpus:
-    cards = [
+    physical_gpus = [
         GpuSpec(
             uuid=f"GPU-{i}", index=i, name="Simulated", memory_total_bytes=16 * GIB, memory_reserved_bytes=GIB
         )
         for i in range(2)
     ]
-    return SimulatedGpus.create(tmp_path / "gpus", cards)
+    return SimulatedGpus.create(tmp_path / "gpus", physical_gpus)
 
 
 def holder(tmp_path: Path, uuid: str, n_bytes: int) -> subprocess.Popen[str]:
@@ -75,7 +75,7 @@ def test_what_a_process_holds_is_seen_with_its_pid_until_it_is_released(gpus: Si
     assert gpus.read()[1].free_bytes == 15 * GIB
 
 
-def test_a_cap_counts_like_a_smaller_card_and_refusal_changes_nothing(gpus: SimulatedGpus) -> None:
+def test_a_cap_counts_like_a_smaller_gpu_and_refusal_changes_nothing(gpus: SimulatedGpus) -> None:
     gpus.hold("GPU-0", 3 * GIB, cap_bytes=4 * GIB)
     with pytest.raises(GpuFullError) as refused:
         gpus.hold("GPU-0", 5 * GIB, cap_bytes=4 * GIB)
@@ -83,7 +83,7 @@ def test_a_cap_counts_like_a_smaller_card_and_refusal_changes_nothing(gpus: Simu
     assert gpus.read()[0].memory_used_bytes == 3 * GIB
 
 
-def test_two_processes_share_one_card_and_load_it_together(gpus: SimulatedGpus, tmp_path: Path) -> None:
+def test_two_processes_share_one_gpu_and_load_it_together(gpus: SimulatedGpus, tmp_path: Path) -> None:
     processes = [holder(tmp_path, "GPU-0", 6 * GIB) for _ in range(2)]
     try:
         assert [answer(process) for process in processes] == ["held", "held"]
@@ -105,7 +105,7 @@ def test_the_memory_of_a_killed_process_is_free(gpus: SimulatedGpus, tmp_path: P
     assert list((tmp_path / "gpus" / "processes").iterdir()) == []
 
 
-def test_racing_processes_never_get_more_than_the_card_has(gpus: SimulatedGpus, tmp_path: Path) -> None:
+def test_racing_processes_never_get_more_than_the_gpu_has(gpus: SimulatedGpus, tmp_path: Path) -> None:
     processes = [holder(tmp_path, "GPU-0", 4 * GIB) for _ in range(6)]
     try:
         assert sorted(answer(process) for process in processes) == ["full"] * 3 + ["held"] * 3
@@ -114,7 +114,7 @@ def test_racing_processes_never_get_more_than_the_card_has(gpus: SimulatedGpus, 
             process.communicate("")
 
 
-def test_a_missing_simulation_and_an_unknown_card_are_device_errors(
+def test_a_missing_simulation_and_an_unknown_gpu_are_device_errors(
     gpus: SimulatedGpus, tmp_path: Path
 ) -> None:
     with pytest.raises(DeviceError, match="no simulated GPUs here"):

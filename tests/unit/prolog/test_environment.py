@@ -1,4 +1,4 @@
-"""Which jobs run under MPS, and with what they are told."""
+"""Which jobs run under MPS, and what their tasks find."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_who_runs_without_mps(
     assert found["CUDA_VISIBLE_DEVICES"] == ",".join(allocation.gpus), "the node's GPUs are not known"
 
 
-CARDS = tuple(NodeGpu(uuid=f"GPU-{at}", index=at, usable_bytes=GIB) for at in (3, 0, 1))
+PHYSICAL_GPUS = tuple(NodeGpu(uuid=f"GPU-{at}", index=at, usable_bytes=GIB) for at in (3, 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -151,16 +151,16 @@ CARDS = tuple(NodeGpu(uuid=f"GPU-{at}", index=at, usable_bytes=GIB) for at in (3
 def test_gpus_are_named_as_slurm_names_them(
     gpus: tuple[str, ...], form: str, confined: bool, served: bool, named: str | None
 ) -> None:
-    assert visible_devices(gpus, CARDS, form=form, confined=confined, served=served) == named
+    assert visible_devices(gpus, PHYSICAL_GPUS, form=form, confined=confined, served=served) == named
 
 
-def test_beside_mig_a_number_could_be_an_instance() -> None:
-    cards = (*CARDS, NodeGpu(uuid="GPU-7", index=7, usable_bytes=GIB, mig=True))
-    found = visible_devices(("GPU-0",), cards, form="index", confined=False, served=False)
+def test_next_to_mig_a_number_could_be_an_instance() -> None:
+    physical_gpus = (*PHYSICAL_GPUS, NodeGpu(uuid="GPU-7", index=7, usable_bytes=GIB, mig=True))
+    found = visible_devices(("GPU-0",), physical_gpus, form="index", confined=False, served=False)
     assert found == "GPU-0"
 
 
-def test_an_mps_that_does_not_start_is_told_apart_from_one_that_nobody_wants(
+def test_an_mps_that_does_not_start_is_distinguished_from_one_that_no_job_wants(
     tmp_path: Path, servers: type[FakeMps]
 ) -> None:
     servers.works = False
@@ -169,7 +169,7 @@ def test_an_mps_that_does_not_start_is_told_apart_from_one_that_nobody_wants(
     assert "no MPS" not in environment(tmp_path / "other", on=False)
 
 
-def test_simulated_cards_cap_and_may_fail_to(tmp_path: Path) -> None:
+def test_simulated_gpus_cap_and_may_fail_to(tmp_path: Path) -> None:
     found = environment(tmp_path, source="simulated")
     assert found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=5120M"
     assert "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT" not in environment(

@@ -40,8 +40,8 @@ def config(tmp_path: Path) -> Config:
     return load_config(make_bare_node(tmp_path, gpus=1, gpu_gib=10))
 
 
-def refused(config: Config, told: str = "", *, is_script: bool = True) -> bool:
-    return without_prolog(7, config, {"SLURM_RESTART_COUNT": told}, is_script=is_script)
+def refused(config: Config, shown: str = "", *, is_script: bool = True) -> bool:
+    return without_prolog(7, config, {"SLURM_RESTART_COUNT": shown}, is_script=is_script)
 
 
 def test_a_job_of_which_nothing_is_known_starts(config: Config) -> None:
@@ -74,7 +74,7 @@ def test_where_prologs_place_no_job_it_starts(config: Config, change: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("allocation", "told", "slurm", "is_script", "no"),
+    ("allocation", "shown", "slurm", "is_script", "no"),
     [
         (HELD, "", 0, True, False),
         (HELD, "1", 1, True, True),
@@ -102,18 +102,18 @@ def test_a_file_names_its_run(
     config: Config,
     monkeypatch: pytest.MonkeyPatch,
     allocation: Allocation,
-    told: str,
+    shown: str,
     slurm: int,
     is_script: bool,
     no: bool,
 ) -> None:
     monkeypatch.setattr(own_run, "_restarts", lambda *_: slurm)
     JobFile(Path(config.paths.run), 7).place({}, allocation, boot_id=boot_id())
-    assert refused(config, told, is_script=is_script) == no
+    assert refused(config, shown, is_script=is_script) == no
 
 
 @pytest.mark.parametrize(
-    ("told", "slurm", "no"),
+    ("shown", "slurm", "no"),
     [
         ("0", "0", False),
         ("1", "1", True),
@@ -134,11 +134,11 @@ def test_a_file_names_its_run(
     ],
 )
 def test_a_file_names_its_gpus(
-    config: Config, monkeypatch: pytest.MonkeyPatch, told: str, slurm: str, no: bool
+    config: Config, monkeypatch: pytest.MonkeyPatch, shown: str, slurm: str, no: bool
 ) -> None:
     monkeypatch.setattr(own_run, "_given_indices", lambda *_: parse_indices(slurm))
     JobFile(Path(config.paths.run), 7).place({}, HELD, boot_id=boot_id())
-    task = {"SLURM_JOB_GPUS": told}
+    task = {"SLURM_JOB_GPUS": shown}
     assert without_prolog(7, config, task, is_script=True) == no
     assert not without_prolog(7, config, task, is_script=False)
 
@@ -192,7 +192,7 @@ def test_what_slurmd_has_forgotten_goes(config: Config) -> None:
 def test_a_record_is_of_an_earlier_job_if_it_is_old_or_books_what_this_job_does_not(
     config: Config, monkeypatch: pytest.MonkeyPatch, age_s: float, comment: str | None, earlier: bool
 ) -> None:
-    """slurmctld lost its latest state and gives ids anew; slurmd knows the id and runs no Prolog."""
+    """slurmctld lost its latest state and gives ids again; slurmd knows the id and runs no Prolog."""
     view = None if comment is None else JobView(job_id=7, user_id=0, state="RUNNING", comment=comment)
     monkeypatch.setattr(own_run, "_view", lambda *_: view)
     file = JobFile(Path(config.paths.run), 7)

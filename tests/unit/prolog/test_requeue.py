@@ -1,4 +1,4 @@
-"""A job goes back into the queue: what Slurm is told, what its tasks find, whom a fault of ours may delay."""
+"""A job goes back into the queue: what Slurm is asked, what its tasks find, few delays by RAD's own faults."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_it_waits_twice_as_long_each_time_but_never_less_than_its_node_needs(
     node = node_of(tmp_path, slurm)
     event = requeue(node, job(restart), WHY, refuse=False)
     note = Note(event="requeued", start_in_s=delay_s, restart=restart + 1, detail=WHY)
-    assert slurm.told == [(7, "requeue"), (7, JobChange(start_in_s=delay_s, admin_comment=signed(note)))]
+    assert slurm.reported == [(7, "requeue"), (7, JobChange(start_in_s=delay_s, admin_comment=signed(note)))]
     assert (event.kind, event.detail, event.facts) == (EventKind.REQUEUED, WHY, {"start_in_s": delay_s})
     wakes = Waiting(job_id=7, earliest_s=node.clock.now_s() + earliest_s, restart=restart + 1)
     assert waiting_jobs(tmp_path / "run") == (wakes,), "the next Epilog may wake it by then"
@@ -133,14 +133,14 @@ FIRST = Note(event="requeued", restart=1, position=POSITION)
         "it ran since",
     ],
 )
-def test_the_note_tells_where_it_stood(
+def test_the_note_shows_where_it_was(
     tmp_path: Path, seen: Standing | None, restart: int, position: QueuePosition | None
 ) -> None:
     slurm = running()
     if seen is not None:
         slurm.places[7] = seen
     requeue(node_of(tmp_path, slurm), job(restart), WHY, refuse=False)
-    change = slurm.told[-1][1]
+    change = slurm.reported[-1][1]
     assert isinstance(change, JobChange)
     note = read_note(change.admin_comment or "")
     assert note is not None and note.position == position
@@ -150,10 +150,10 @@ def test_a_delay_that_slurm_refuses_is_slurms_own(tmp_path: Path) -> None:
     slurm = running(kind=NoUpdates)
     event = requeue(node_of(tmp_path, slurm), job(), WHY, refuse=False)
     assert event.kind == EventKind.REQUEUED and "Slurm's default delay" in event.detail
-    assert slurm.told == [(7, "requeue")] and waiting_jobs(tmp_path / "run") == ()
+    assert slurm.reported == [(7, "requeue")] and waiting_jobs(tmp_path / "run") == ()
 
 
-def test_a_fault_of_ours_delays_a_job_a_few_times_at_most() -> None:
+def test_a_fault_of_rads_delays_a_job_a_few_times_at_most() -> None:
     assert [may_requeue(job(restart)) for restart in range(MOST_FOR_FAULTS + 2)] == [
         *MOST_FOR_FAULTS * [True],
         False,
@@ -162,9 +162,9 @@ def test_a_fault_of_ours_delays_a_job_a_few_times_at_most() -> None:
 
 
 def test_a_job_goes_back_although_its_refusal_cannot_be_written(tmp_path: Path) -> None:
-    """Else it would run beside whoever holds its GPU."""
+    """Else it would run next to the holder of its GPU."""
     slurm = running()
     node = node_of(tmp_path, slurm)
     (tmp_path / "run" / "placed").write_text("no folder")
     assert requeue(node, job(), WHY, refuse=True).kind == EventKind.REQUEUED
-    assert slurm.told[0] == (7, "requeue")
+    assert slurm.reported[0] == (7, "requeue")

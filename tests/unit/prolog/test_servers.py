@@ -97,14 +97,14 @@ def test_what_runs_without_mps_has_no_server(tmp_path: Path) -> None:
     assert key(tmp_path, features=Features(mps=False)) == ""
 
 
-def test_a_job_under_quarantine_is_told_so_while_slurm_takes_notes(tmp_path: Path) -> None:
+def test_a_job_under_quarantine_is_reported_so_while_slurm_takes_notes(tmp_path: Path) -> None:
     config = load_config(make_bare_node(tmp_path, gpus=1, gpu_gib=10))
     view = JobView(job_id=7, user_id=1000, state="RUNNING", restarts=1)
     slurm = AnswersSlurm(view)
     node = replace(Node.here(config, {}), slurm=lambda: slurm)
     job = HookJob(job_id=7, user_id=1000, group_id=1000, restart=1)
     assert note_apart(node, job, "no MPS server with other users until noon") == ""
-    ((job_id, change),) = slurm.told
+    ((job_id, change),) = slurm.reported
     assert job_id == 7 and isinstance(change, JobChange)
     note = read_signed(change.admin_comment or "", job_id=7, user_id=1000, key=node.key())
     assert note is not None and (note.event, note.detail) == (

@@ -98,7 +98,7 @@ def test_slurmstepd_is_found_above_the_shells_that_start_us(tmp_path: Path, shel
 
 
 @pytest.mark.parametrize(
-    ("told", "title", "job_id"),
+    ("reported", "title", "job_id"),
     [
         ("6", b"slurmstepd: [6.batch]", 6),
         ("6", b"slurmstepd: [7.0]", 7),  # a heterogeneous job's second component
@@ -109,6 +109,6 @@ def test_slurmstepd_is_found_above_the_shells_that_start_us(tmp_path: Path, shel
     ],
 )
 def test_a_component_of_a_heterogeneous_job_is_known_by_its_own_id(
-    told: str, title: bytes, job_id: int | None
+    reported: str, title: bytes, job_id: int | None
 ) -> None:
-    assert own_job_id({"SLURM_JOB_ID": told}, title) == job_id
+    assert own_job_id({"SLURM_JOB_ID": reported}, title) == job_id

@@ -81,7 +81,7 @@ def test_a_stated_need_is_no_missing_model(folder: Path) -> None:
     assert answer["sbatch"]["says"] == ["RAD: requested 9.0 GiB; booked 9.8 GiB"]
 
 
-def test_the_sites_card_shards_and_every_key_count(folder: Path) -> None:
+def test_the_sites_gpu_shards_and_every_key_count(folder: Path) -> None:
     status, answer = job(folder, "model=m.txt batch_size=64")
     assert (status, answer["gpu"], answer["shard_mib"]) == (0, "a100", 2000)
     assert answer["sbatch"]["gres"] == f"shard:{answer['shards']}"
@@ -104,7 +104,7 @@ def test_options_of_the_command_line_stand_for_what_the_script_says(folder: Path
     assert job(folder, "memory=9G", "--options=--gpus=2")[1]["sbatch"]["gres"] == "gpu:2"
 
 
-def test_what_the_site_learned_is_told_as_radd_books_it(folder: Path) -> None:
+def test_what_the_site_learned_is_reported_as_radd_books_it(folder: Path) -> None:
     toml = folder / "rad.toml"
     file = folder / "quantiles.json"
     toml.write_text(f'site_quantiles = "{file}"\n{toml.read_text()}')
@@ -119,13 +119,13 @@ def test_what_the_site_learned_is_told_as_radd_books_it(folder: Path) -> None:
     width = before["upper_mib"] - before["estimate_mib"]
     assert after["upper_mib"] == pytest.approx(before["upper_mib"] + width, abs=3)
     assert after["shards"] > before["shards"] and after["estimate_mib"] == before["estimate_mib"]
-    told = "e-calibrated by 90 runs of this site (40 models, 9 users): 95 % = estimate x "
-    assert after["sbatch"]["learned"].startswith("r" + told)
-    assert "\nR" + told in run(folder, "job.sh", "--explain").stdout
+    reported = "e-calibrated by 90 runs of this site (40 models, 9 users): 95 % = estimate x "
+    assert after["sbatch"]["learned"].startswith("r" + reported)
+    assert "\nR" + reported in run(folder, "job.sh", "--explain").stdout
     assert job(folder, "memory=9G")[1]["sbatch"]["learned"] is None
 
 
-def test_the_status_tells_fits_refused_and_not_understood(folder: Path) -> None:
+def test_the_status_shows_fits_refused_and_not_understood(folder: Path) -> None:
     assert job(folder, "memory=9G")[0] == 0
     status, answer = job(folder, "memory=60G")
     assert status == 1 and "--gpus=2" in answer["sbatch"]["refusal"]
@@ -148,8 +148,8 @@ def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path
     assert first == "requests shard:20 in partition gpu (a whole GPU)"
     assert second.startswith("note: the memory need of its model is unknown; add #RAD model=m.rad, made by: ")
     assert "note: " not in run(folder, "job.sh", "--options=-p plain").stdout
-    told = run(folder, "job.sh", "--options=--gpus=2").stdout
-    assert told == "requests gpu:2 in partition gpu (whole GPUs)\n"
+    reported = run(folder, "job.sh", "--options=--gpus=2").stdout
+    assert reported == "requests gpu:2 in partition gpu (whole GPUs)\n"
     assert "note: " not in run(folder, "job.sh", "--options=--comment=rad:policy=exclusive").stdout
 
 
@@ -172,8 +172,8 @@ def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path
 )
 def test_a_directive_without_effect_is_named(folder: Path, lines: str, words: str) -> None:
     (folder / "job.sh").write_text(f"#!/bin/sh\n{lines}\npython train.py\n")
-    told = json.loads(run(folder, "job.sh", "--json").stdout)["sbatch"]
-    assert any(words in line for line in told["says"]), told
+    reported = json.loads(run(folder, "job.sh", "--json").stdout)["sbatch"]
+    assert any(words in line for line in reported["says"]), reported
     silent = "\n".join(line for line in lines.splitlines() if "RAD" not in line).partition(" --comment")[0]
     (folder / "job.sh").write_text(f"#!/bin/sh\n{silent}\npython train.py\n")
     assert json.loads(run(folder, "job.sh", "--json").stdout)["sbatch"]["says"] == []
@@ -263,7 +263,7 @@ def test_observe_and_off_say_what_sbatch_says_then_nothing(folder: Path) -> None
     ],
     ids=["on", "off", "observe", "no submissions", "a Slurm without shards", "another partition"],
 )
-def test_a_summary_that_cannot_be_read_is_told_only_where_sbatch_would_read_it(
+def test_a_summary_that_cannot_be_read_is_reported_only_where_sbatch_would_read_it(
     folder: Path, mode: str, more: str, options: str, lines: int
 ) -> None:
     (folder / "slurm.conf").write_text("GresTypes=gpu\nNodeName=n0 Gres=gpu:1\n")
@@ -274,7 +274,7 @@ def test_a_summary_that_cannot_be_read_is_told_only_where_sbatch_would_read_it(
     assert len(answer["sbatch"]["says"]) == lines, answer
 
 
-def test_an_unknown_card_can_be_told_by_its_memory(folder: Path) -> None:
+def test_an_unknown_gpu_can_be_recognised_by_its_memory(folder: Path) -> None:
     done = run(folder, "m.txt", "--batch-size=64", "--gpu=rtx4090", "--gpu-memory=24G", "--json")
     answer = json.loads(done.stdout)
     assert (done.returncode, answer["gpu"]) == (0, "rtx4090") and "sbatch" not in answer
@@ -304,7 +304,7 @@ def test_errors_are_json_too(folder: Path) -> None:
     assert (done.returncode, error["status"]) == (2, 2) and "no such file" in error["lines"][0]
 
 
-def test_without_a_rad_toml_it_answers_for_a_card(folder: Path) -> None:
+def test_without_a_rad_toml_it_answers_for_a_gpu(folder: Path) -> None:
     (folder / "job.sh").write_text(JOB.format(words="memory=9G"))
     code = "from gpumemnet.cli import main; main()"
     env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1])}
@@ -313,7 +313,7 @@ def test_without_a_rad_toml_it_answers_for_a_card(folder: Path) -> None:
     assert done.returncode == 0 and "booked 9.0 GiB: 9 shards" in done.stdout
 
 
-def test_advice_counts_with_the_clusters_cards_and_partitions(folder: Path) -> None:
+def test_advice_counts_with_the_clusters_gpus_and_partitions(folder: Path) -> None:
     rows = json.loads(run(folder, "m.txt", "--batch-size=64", "--compare", "--json").stdout)["gpus"]
     assert [(row["partition"], row["gpu"], row["has_mib"]) for row in rows] == [("gpu", "a100", 40000)]
     assert rows[0]["asks"].startswith("shard:")

@@ -120,7 +120,7 @@ def test_a_site_learns_at_start_that_a_name_is_wrong() -> None:
 def test_a_site_learns_at_start_that_an_estimator_has_no_weights_here(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node's package ships those of two; on a GPU every job of a replay had its GPU alone, and nobody was told."""
+    """A node's package ships those of two; on a GPU every job of a replay had a whole GPU, and no line said so."""
     monkeypatch.setattr("gpumemnet.estimators.tree_model.WEIGHTS", tmp_path)
     tree_model.load.cache_clear()
     with pytest.raises(ConfigError, match=r"rad\.toml: estimator: .*pip install rad-slurm-train"):

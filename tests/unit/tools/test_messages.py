@@ -36,7 +36,7 @@ def test_a_part_of_a_message_is_no_message() -> None:
     assert "RAD: " not in texts
 
 
-def test_the_line_of_a_job_tells_need_and_reservation_apart() -> None:
+def test_the_line_of_a_job_distinguishes_need_and_reservation() -> None:
     estimate = MemoryEstimate(
         estimate_bytes=int(13.6 * GIB), upper_bytes=15 * GIB, confidence=0.99, source="rad"
     )

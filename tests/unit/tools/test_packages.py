@@ -17,12 +17,12 @@ PURGE = (CHECKOUT / "distributions/packages/after_purge.sh").read_text()
 
 def purge(root: Path) -> str:
     """Run the script; `/etc/rad/` in slurm.conf stays what is looked for."""
-    told = f"{root}/told"  # what slurm.conf says of us is looked for as it is there
-    here = re.sub(r"/(?=(etc|var|run|opt)/)", f"{root}/", PURGE.replace("]*/etc/rad/[", f"]*{told}["))
+    reported = f"{root}/told"  # what slurm.conf says of us is looked for as it is there
+    here = re.sub(r"/(?=(etc|var|run|opt)/)", f"{root}/", PURGE.replace("]*/etc/rad/[", f"]*{reported}["))
     assert here.count(f"{root}/") == len(re.findall(r"/(?:etc|var|run|opt)/", PURGE)), (
         "nothing of this machine"
     )
-    here = here.replace(told, "/etc/rad/")
+    here = here.replace(reported, "/etc/rad/")
     done = subprocess.run(["/bin/sh", "-ec", here], capture_output=True, text=True, check=True)
     return done.stderr
 

@@ -22,7 +22,7 @@ from gpumemnet.names import ConvPass
 from gpumemnet.units import GIB, MIB
 
 LIBRARIES = {"device", "process", "allocator", "cublas", "cudnn", "mps"}
-TOLD_BY = {
+REPORTED_BY = {
     "conv": "process",
     "dense": "process",
     "convs_only": "process",
@@ -56,15 +56,15 @@ def samples() -> list[Sample]:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A place for a site's own table, which is read anew."""
+    """A place for a site's own table, which is read again."""
     path = tmp_path / "rules.csv"
     monkeypatch.setattr(numbers, "SITE_TABLE", path)
-    read_anew()
+    read_again()
     yield path
-    read_anew()
+    read_again()
 
 
-def read_anew() -> None:
+def read_again() -> None:
     for cache in (numbers.site_rules, numbers.rules, numbers.of, gpus.gpus):
         cache.cache_clear()
 
@@ -169,7 +169,7 @@ def all_seen(**changes: Any) -> dict[str, Any]:
     return values | changes
 
 
-def test_all_that_an_h200_tells_is_what_our_table_says(site: Path) -> None:
+def test_all_that_an_h200_shows_is_what_our_table_says(site: Path) -> None:
     table = site_table.rows(
         all_seen(device=DEVICE | {"memory_bytes": 141 * GIB}), found_by="rad calibrate --deep, today"
     )
@@ -199,7 +199,7 @@ def test_a_new_gpu_of_a_site_is_known_by_its_product(site: Path) -> None:
             site_table.rows(values | {"conv": {"base_bytes": 500 * MIB}}, found_by="here").rules
         )
     )
-    read_anew()
+    read_again()
     found = gpus.gpu_named("NVIDIA RTX A6000")
     assert (found.name, found.conv_base_bytes, found.memory_bytes) == ("rtx a6000", 500 * MIB, 48 * GIB)
     assert found.measured
@@ -221,14 +221,14 @@ def test_rows_of_another_gpu_stay(site: Path) -> None:
 @pytest.mark.parametrize(
     "values", [None, {}, {"base_bytes": -1, "segments": [], "reserves": [["lstm", 1, 0, 0, 0]]}]
 )
-def test_a_part_that_tells_nothing_costs_its_own_rows_alone(part: str, values: Any) -> None:
+def test_a_part_that_shows_nothing_costs_its_own_rows_alone(part: str, values: Any) -> None:
     if part.startswith("convolutions"):
         part = "convolutions-0"
     seen = all_seen()
     seen.pop(part) if values is None else seen.update({part: values})
     table = site_table.rows(seen, found_by="here")
     assert table.notes
-    assert LIBRARIES - {rule.library for rule in table.rules} <= {TOLD_BY.get(part, part)}
+    assert LIBRARIES - {rule.library for rule in table.rules} <= {REPORTED_BY.get(part, part)}
 
 
 def test_without_the_device_nothing_has_a_name() -> None:

@@ -81,7 +81,7 @@ def dropouts(*layers: Layer) -> list[bool]:
     return [is_idle(layer) for layer in without_idle(ModelSummary(format="torchinfo", layers=layers)).layers]
 
 
-def test_a_dropout_of_rate_0_is_idle_and_so_is_one_beside_an_identity() -> None:
+def test_a_dropout_of_rate_0_is_idle_and_so_is_one_next_to_an_identity() -> None:
     block = (("Mlp", "Mlp: 2-1"),)
     assert dropouts(Layer(kind="dropout", name="drop", args={"p": 0.0})) == [True]
     assert dropouts(Layer(kind="dropout", name="drop", args={"p": 0.1}, path=block)) == [False]
@@ -96,9 +96,9 @@ def test_a_dropout_of_rate_0_is_idle_and_so_is_one_beside_an_identity() -> None:
         False,
     ]
     other = Layer(kind="dropout", name="attn_drop", path=(("Attention", "Attention: 2-2"),))
-    told = Layer(kind="dropout", name="drop", args={"p": 0.1}, path=block)
-    beside = Layer(kind="dropout", name="drop", path=block), Layer(kind="identity", name="i", path=block)
-    assert dropouts(other, *beside, told) == [
+    reported = Layer(kind="dropout", name="drop", args={"p": 0.1}, path=block)
+    alongside = Layer(kind="dropout", name="drop", path=block), Layer(kind="identity", name="i", path=block)
+    assert dropouts(other, *alongside, reported) == [
         True,
         True,
         False,

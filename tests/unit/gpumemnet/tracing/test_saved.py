@@ -21,7 +21,7 @@ ZEROS = dict.fromkeys(ModelProfile._fields, 0)
 
 
 def profile(batch_size: int, **changes: object) -> ModelProfile:
-    told = {
+    reported = {
         "family": Family.CNN,
         "source": Source.TRACE,
         "optimizer": Optimizer.ADAMW,
@@ -34,7 +34,7 @@ def profile(batch_size: int, **changes: object) -> ModelProfile:
         "reserved_bytes": (100 + 3 * batch_size) * MIB,
         "convs": 1,
     }
-    return ModelProfile(**(ZEROS | told | changes))
+    return ModelProfile(**(ZEROS | reported | changes))
 
 
 SAVED = SavedProfile(
@@ -257,7 +257,7 @@ def test_a_submission_stamps_it_and_radd_books_it(file: str) -> None:
 def test_ranks_that_share_a_gpu_are_booked_each_with_what_its_file_says(
     tmp_path: Path, shards: int, words: str
 ) -> None:
-    """From `#RAD model=m.rad` to shards: DDP and FSDP alike, a file tells of one rank, and all are booked."""
+    """From `#RAD model=m.rad` to shards: DDP and FSDP alike, a file shows of one rank, and all are booked."""
     from slurm_plugin.core.booking.decide import decide
     from slurm_plugin.core.booking.gres_text import count_of, parse_gres
     from slurm_plugin.core.booking.request import request_from

@@ -50,7 +50,7 @@ def test_time_is_bounded_and_all_processes_are_ended() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda one: one.name)
 def test_nothing_runs_on_when_rad_estimate_is_killed(tmp_path: Path, number: signal.Signals) -> None:
-    """A script traced on a login node would run there until somebody saw it."""
+    """A script traced on a login node would run there unnoticed."""
     mark = f"RAD_{os.getpid()}_{number}"
     apart = f"import time; time.sleep(600)  # apart {mark}"
     script = f"""
@@ -58,10 +58,10 @@ import subprocess, sys, time  # {mark}
 subprocess.Popen([sys.executable, "-c", {apart!r}], start_new_session=True, env={{}})
 time.sleep(600)
 """
-    ours = "import os, sys; from gpumemnet.tracing.script.start import run; run(sys.argv[1:], environment=os.environ)"
+    rads = "import os, sys; from gpumemnet.tracing.script.start import run; run(sys.argv[1:], environment=os.environ)"
     root = str(Path(gpumemnet.__file__).parent.parent)
     with subprocess.Popen(
-        [sys.executable, "-c", ours, sys.executable, "-c", script],
+        [sys.executable, "-c", rads, sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path)},
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL) if number is not signal.SIGKILL else None,
     ) as starter:  # under nohup tests ignore a hang-up, and so would what they start
@@ -84,7 +84,7 @@ def test_nothing_starts_once_rad_estimate_was_killed_while_it_starts_it(
 ) -> None:
     """The new process has not yet asked for a signal when its parent dies."""
     mark = f"RAD_EARLY_{os.getpid()}_{number}"
-    ours = """
+    rads = """
 import os, sys, time
 from pathlib import Path
 from gpumemnet.tracing.script.start import run
@@ -105,7 +105,7 @@ run(sys.argv[2:], environment=os.environ, ways=[lambda *_: Slow()])
         f"import pathlib, time; pathlib.Path({str(tmp_path / 'ran')!r}).touch(); time.sleep(600)  # {mark}"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", ours, str(tmp_path), sys.executable, "-c", script],
+        [sys.executable, "-c", rads, str(tmp_path), sys.executable, "-c", script],
         env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path)},
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL) if number is not signal.SIGKILL else None,
     ) as starter:
@@ -143,7 +143,7 @@ def test_whose_own_way_of_ending_is_set_keeps_it() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_each_process_has_an_end_of_its_own_for_when_nobody_is_left_to_end_it() -> None:
+def test_each_process_has_an_end_of_its_own_for_when_no_job_is_left_to_end_it() -> None:
     code = "import resource; print(resource.getrlimit(resource.RLIMIT_CPU))"
     assert ran(code, Limits(seconds=90)).why.endswith(f"({90 * CPU_SHARE:.0f}, {90 * CPU_SHARE:.0f})")
 
@@ -167,7 +167,7 @@ print(os.write(file, bytes({MAX_FILE_BYTES} + 1)))
     assert ran(code).why.endswith(f"its last words: {MAX_FILE_BYTES}")
 
 
-def test_its_last_words_are_told_in_one_line() -> None:
+def test_its_last_words_are_reported_in_one_line() -> None:
     assert ran("raise SystemExit('no data\\x1b[2J here')").why.endswith("its last words: no data [2J here")
 
 

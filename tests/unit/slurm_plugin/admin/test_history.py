@@ -49,7 +49,7 @@ def test_runs_of_one_model_are_one_row(state: Path):
     assert "resnet50" in as_text([first]) and "2001-09-" in as_text([first])
 
 
-def test_a_model_of_another_user_lends_no_name(state: Path):
+def test_a_model_of_another_user_gives_no_name(state: Path):
     record(peaks_path(state), Run(user_id=5, profile_key="ab12", peak_bytes=GIB))
     assert peaks(state, user_id=5)[0].model is None
 
@@ -57,8 +57,8 @@ def test_a_model_of_another_user_lends_no_name(state: Path):
 def test_json_has_names_and_dates(state: Path):
     toml = state / "rad.toml"
     toml.write_text(f'[paths]\nstate = "{state}"\n')
-    told = json.loads(CliRunner().invoke(main, ["history", "--config", str(toml), "--json"]).output)
-    (first, _) = told["models"]
+    reported = json.loads(CliRunner().invoke(main, ["history", "--config", str(toml), "--json"]).output)
+    (first, _) = reported["models"]
     assert (first["model"]["name"], first["runs"], first["user"]) == ("resnet50", 2, str(USER))
     assert first["last"].startswith("2001-09-")
 

@@ -144,7 +144,7 @@ def test_another_type_of_gpu_kind_or_estimator_and_a_stated_need_are_as_shipped(
     assert not estimated(dataclasses.replace(config, site_quantiles="")).learned
 
 
-def test_gpus_are_told_apart_by_partition(tmp_path: Path) -> None:
+def test_gpus_are_distinguished_by_partition(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     assert [gpu_of(config, name) for name in ("gpu", "a100", None, "nowhere")] == [
         "h200",

@@ -1,4 +1,4 @@
-"""What Prometheus is told of the controller."""
+"""Metrics of the controller."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def waiting(job_id: int, partition: str, submit_s: float | None) -> WaitingJob:
     )
 
 
-def told(metrics: object) -> dict[tuple[str, ...], float]:
+def reported(metrics: object) -> dict[tuple[str, ...], float]:
     return {
         (sample.name, *sample.labels.values()): sample.value
         for metric in metrics.collect()  # type: ignore[attr-defined]
@@ -60,10 +60,10 @@ def test_health_queue_and_events(tmp_path: Path):
         )
 
     metrics = telling.ControllerMetrics(look, HookCounts(tmp_path), clock)
-    assert told(metrics)["rad_radd_events_total", "bug"] == 0, "an alert's first increase is seen"
+    assert reported(metrics)["rad_radd_events_total", "bug"] == 0, "an alert's first increase is seen"
     HookLog(str(tmp_path), "radd", job_id=0, clock=clock).write(EventKind.SUBMITTED)
     HookLog(str(tmp_path), "prolog", job_id=0, clock=clock).write(EventKind.PLACED)
-    found = told(metrics)
+    found = reported(metrics)
     assert found["rad_radd_up",] == 1 and found["rad_radd_answer_seconds",] == 0.002
     assert found["rad_radd_events_total", "submitted"] == 1
     assert found["rad_radd_undecided_submissions_total",] == 4
@@ -72,7 +72,7 @@ def test_health_queue_and_events(tmp_path: Path):
     assert (found["rad_queue_wait_longest_seconds", "a"], found["rad_queue_jobs", "b"]) == (30, 1)
     assert len(looks) == 1, "several scrapers ask slurmctld no more often than one"
     clock.sleep(telling.FRESH_S)
-    told(metrics)
+    reported(metrics)
     assert len(looks) == 2
 
 
@@ -94,7 +94,7 @@ def test_a_user_who_names_partitions_in_every_order_makes_no_new_series(tmp_path
         radd_leaves_jobs=False,
         waiting=[waiting(1, "a,b", 90.0), waiting(2, "b,a", 80.0), waiting(3, "a,a,b", 70.0)],
     )
-    found = told(telling.ControllerMetrics(lambda: seen, HookCounts(tmp_path), FakeClock()))
+    found = reported(telling.ControllerMetrics(lambda: seen, HookCounts(tmp_path), FakeClock()))
     assert {key: value for key, value in found.items() if key[0] == "rad_queue_jobs"} == {
         ("rad_queue_jobs", "a"): 3,
         ("rad_queue_jobs", "b"): 3,
@@ -104,7 +104,7 @@ def test_a_user_who_names_partitions_in_every_order_makes_no_new_series(tmp_path
 def test_a_controller_where_nothing_answers(tmp_path: Path):
     clock = FakeClock()
     seen = telling.Seen(time_s=0.0, radd_up=False, radd_answer_s=None, radd_leaves_jobs=False, waiting=None)
-    found = told(telling.ControllerMetrics(lambda: seen, HookCounts(tmp_path), clock))
+    found = reported(telling.ControllerMetrics(lambda: seen, HookCounts(tmp_path), clock))
     assert found["rad_radd_up",] == 0 and found["rad_queue_known",] == 0
     assert ("rad_radd_answer_seconds",) not in found
     assert ("rad_radd_undecided_submissions_total",) not in found, "a count that is not known is not 0"

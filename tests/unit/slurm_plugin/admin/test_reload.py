@@ -10,14 +10,14 @@ from slurm_plugin.core.errors import CommandError, ConfigError
 
 class FakeSystemd:
     def __init__(self, *active: str, broken: str = "") -> None:
-        self.active, self.broken, self.told = active, broken, []
+        self.active, self.broken, self.reported = active, broken, []
 
     def run(self, argv: list[str], *, timeout_s: float) -> str:
         unit = argv[-1]
         if unit not in self.active or (argv[1] == "reload" and unit == self.broken):
             raise CommandError(tuple(argv), 3, "failed")
         if argv[1] == "reload":
-            self.told.append(unit)
+            self.reported.append(unit)
         return ""
 
 
@@ -33,10 +33,10 @@ def reload(path: Path, systemd: FakeSystemd, monkeypatch: pytest.MonkeyPatch) ->
     return reloading.reload_units(path)
 
 
-def test_what_runs_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_runs_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     systemd = FakeSystemd("radd", "rad-monitor")
     assert reload(path, systemd, monkeypatch)[1]
-    assert systemd.told == ["radd", "rad-monitor"]
+    assert systemd.reported == ["radd", "rad-monitor"]
 
 
 def test_what_does_not_run_is_no_fault_and_what_fails_is_one(
@@ -47,9 +47,9 @@ def test_what_does_not_run_is_no_fault_and_what_fails_is_one(
     assert not reload(path, FakeSystemd("radd", broken="radd"), monkeypatch)[1]
 
 
-def test_of_a_wrong_rad_toml_nobody_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_wrong_rad_toml_no_user_is_informed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text("moed = 1\n")
     systemd = FakeSystemd("radd", "rad-monitor")
     with pytest.raises(ConfigError, match="did you mean mode"):
         reload(path, systemd, monkeypatch)
-    assert systemd.told == []
+    assert systemd.reported == []

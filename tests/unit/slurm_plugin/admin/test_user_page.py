@@ -80,10 +80,12 @@ def test_the_command(tmp_path: Path) -> None:
     toml.write_text(f'[paths]\nstate = "{tmp_path}"\n[partition.gpu]\ngpu_memory_mib = 40960\n')
     record(peaks_path(tmp_path), run(1, 9, 1))
     words = ["report", "--config", str(toml)]
-    told = CliRunner().invoke(main, [*words, "--user", str(USER), "--days", "100000"])
-    assert told.exit_code == 0 and "4000000000: 1 jobs ended" in told.output, told.output
+    reported = CliRunner().invoke(main, [*words, "--user", str(USER), "--days", "100000"])
+    assert reported.exit_code == 0 and "4000000000: 1 jobs ended" in reported.output, reported.output
     for more in ([], ["7", "--user", "root"]):
-        told = CliRunner().invoke(main, [*words, *more])
-        assert told.exit_code == 2 and "give a job id, files of runs, or --user NAME" in told.output
-    told = CliRunner().invoke(main, [*words, "--user", "no such user"])
-    assert told.exit_code != 0 and "knows no user no such user" in str(told.output) + str(told.exception)
+        reported = CliRunner().invoke(main, [*words, *more])
+        assert reported.exit_code == 2 and "give a job id, files of runs, or --user NAME" in reported.output
+    reported = CliRunner().invoke(main, [*words, "--user", "no such user"])
+    assert reported.exit_code != 0 and "knows no user no such user" in str(reported.output) + str(
+        reported.exception
+    )

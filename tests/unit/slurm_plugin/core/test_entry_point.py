@@ -152,7 +152,7 @@ def test_a_users_own_folder_is_where_he_says_or_below_his_home(
     assert FOLDERS()[1:] == (tmp_path / "state" / "rad",)
 
 
-def test_a_bug_is_told_to_a_user_whom_nothing_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_reported_to_an_unknown_user(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
 

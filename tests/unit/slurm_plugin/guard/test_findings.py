@@ -23,7 +23,7 @@ from slurm_plugin.monitor.attribution import Traced
 NOW_S = 1_000_000.0
 CONFIG = Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=40)})
 ALICE, BOB = 1001, 1002
-OURS = Process(pid=900, started_ticks=1)
+RADS = Process(pid=900, started_ticks=1)
 
 
 def allocation(job_id: int, gib: float = 4, *, gpu: str = "GPU-a", **more: object) -> Allocation:
@@ -79,7 +79,7 @@ def found(
         readings=readings,
         ledger=Ledger(allocations=ledger),
         traced=traced,
-        mine=mine or Mine(servers={OURS}, clients=capped, capped=capped),
+        mine=mine or Mine(servers={RADS}, clients=capped, capped=capped),
         ages_s={one.process: ages_s for one in traced.values()},
         now_s=NOW_S,
         leaving=leaving,
@@ -88,7 +88,7 @@ def found(
     return list(findings(sample, config))
 
 
-def told(rows: list[Finding]) -> list[tuple[str, int | None, str]]:
+def reported(rows: list[Finding]) -> list[tuple[str, int | None, str]]:
     return [(one.kind, one.job_id, one.response) for one in rows]
 
 
@@ -108,7 +108,7 @@ def test_a_cap_above_the_booking_is_what_a_job_is_judged_by():
 
 
 def test_all_processes_of_a_job_count():
-    assert told(found(reading((11, 3), (12, 3)), ledger=(allocation(1),), jobs={11: 1, 12: 1})) == [
+    assert reported(found(reading((11, 3), (12, 3)), ledger=(allocation(1),), jobs={11: 1, 12: 1})) == [
         ("memory", 1, "requeue")
     ]
 
@@ -117,13 +117,13 @@ def test_all_processes_of_a_job_count():
 def test_the_site_says_what_is_done(response: str):
     settings = replace(CONFIG.partitions["gpu"], on_overrun=response)  # type: ignore[arg-type]
     config = replace(CONFIG, partitions={"gpu": settings})
-    assert told(found(reading((11, 9)), ledger=(allocation(1),), jobs={11: 1}, config=config)) == [
+    assert reported(found(reading((11, 9)), ledger=(allocation(1),), jobs={11: 1}, config=config)) == [
         ("memory", 1, response)
     ]
 
 
 @pytest.mark.parametrize("partition", ["other", ""])
-def test_what_nobody_configured_is_left_alone(partition: str):
+def test_what_no_admin_configured_is_left_alone(partition: str):
     assert found(reading((11, 40)), ledger=(allocation(1, partition=partition),), jobs={11: 1}) == []
 
 
@@ -131,7 +131,7 @@ def test_what_an_honest_job_cannot_help():
     within = 4 + TOLERANCE_BYTES / GIB
     assert found(reading((11, within)), ledger=(allocation(1),), jobs={11: 1}) == []
     assert found(reading((11, None)), ledger=(allocation(1),), jobs={11: 1}) == []
-    assert found(reading((OURS.pid, 9)), ledger=(allocation(1, kind="whole"),), jobs={}) == []
+    assert found(reading((RADS.pid, 9)), ledger=(allocation(1, kind="whole"),), jobs={}) == []
     assert (
         found(reading((11, 40)), ledger=(allocation(1),), jobs={11: 1}, ages_s=3600.0) == []
     )  # of an earlier run
@@ -143,13 +143,13 @@ def test_a_gpu_that_is_cut_into_instances_is_not_judged():
     assert found(replace(reading((11, 40)), mig=True), ledger=(allocation(1),), jobs={11: 1}) == []
 
 
-def test_servers_of_ours_and_processes_that_have_gone_hide_nobody():
-    rows = reading((OURS.pid, 1), (10, 1), (11, 30))
+def test_servers_of_rads_and_processes_that_have_gone_hide_no_job():
+    rows = reading((RADS.pid, 1), (10, 1), (11, 30))
     traced = {
-        OURS.pid: Traced(process=OURS, job_id=None, user_id=0),
+        RADS.pid: Traced(process=RADS, job_id=None, user_id=0),
         11: Traced(process=Process(pid=11, started_ticks=1), job_id=1, user_id=ALICE, certain=True),
     }
-    mine = Mine(servers={OURS}, capped={("GPU-a", 1)})
+    mine = Mine(servers={RADS}, capped={("GPU-a", 1)})
     ages_s = dict.fromkeys((one.process for one in traced.values()), 1.0)
     ledger = Ledger(allocations=(allocation(1),))
     sample = Sample(readings=(rows,), ledger=ledger, traced=traced, mine=mine, ages_s=ages_s, now_s=NOW_S)
@@ -157,10 +157,10 @@ def test_servers_of_ours_and_processes_that_have_gone_hide_nobody():
     assert (one.kind, one.job_id) == ("memory", 1)
 
 
-def test_half_a_context_is_too_much_where_somebody_else_holds_the_gpu():
+def test_half_a_context_is_too_much_where_another_user_holds_the_gpu():
     ledger = (allocation(1), allocation(2, gpu="GPU-b", user_id=BOB))
     small = TOLERANCE_BYTES / GIB / 2
-    assert told(found(reading((12, small), gpu="GPU-b"), ledger=ledger, jobs={12: 1})) == [
+    assert reported(found(reading((12, small), gpu="GPU-b"), ledger=ledger, jobs={12: 1})) == [
         ("foreign-gpu", 1, "requeue")
     ]
 
@@ -173,20 +173,20 @@ def test_who_leaves_is_not_also_the_worst_of_those_who_stay():
     )
     rows = reading((11, 14), (21, 12), (31, 1))
     leaving = frozenset({(1, 0)})
-    assert ("overrun", 2, "requeue") in told(
+    assert ("overrun", 2, "requeue") in reported(
         found(rows, ledger=ledger, jobs={11: 1, 21: 2, 31: 3}, leaving=leaving)
     ), "it is short without him, too"
 
 
-def test_who_leaves_and_is_beyond_everything_is_told_again():
-    """Without a cap, and with nobody short any more: what it was told holds until it has gone."""
+def test_who_leaves_and_is_beyond_everything_is_warned_again():
+    """Without a cap, and with no job short any more: the order to end holds until it has gone."""
     (one,) = found(
         reading((11, 9)), ledger=(allocation(1),), jobs={11: 1}, mine=Mine(), leaving=frozenset({(1, 0)})
     )
     assert (one.kind, one.response) == ("memory", "requeue")
 
 
-def test_within_the_tolerance_nobody_is_the_worst():
+def test_within_the_tolerance_no_job_is_the_worst():
     above = 4 + TOLERANCE_BYTES / GIB
     ledger = (allocation(1, cap_bytes=20 * GIB, estimate_bytes=GIB), allocation(2, 37, user_id=BOB))
     assert found(reading((11, above), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}) == []
@@ -205,10 +205,10 @@ def test_a_job_that_the_ledger_does_not_know_is_left_alone():
 def test_without_a_cap_a_job_is_stopped_only_where_neighbours_lack_what_they_booked():
     mine = Mine()
     ledger = (allocation(1), allocation(2, 10, user_id=BOB))
-    assert told(found(reading((11, 9), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, mine=mine)) == [
+    assert reported(found(reading((11, 9), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, mine=mine)) == [
         ("memory", 1, "warn")
     ]
-    assert told(found(reading((11, 35), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, mine=mine)) == [
+    assert reported(found(reading((11, 35), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, mine=mine)) == [
         ("memory", 1, "requeue")
     ]
 
@@ -216,27 +216,29 @@ def test_without_a_cap_a_job_is_stopped_only_where_neighbours_lack_what_they_boo
 def test_without_caps_the_one_furthest_above_its_booking_goes():
     ledger = (allocation(1), allocation(2), allocation(3, 10, user_id=BOB))
     rows = found(reading((11, 14), (21, 18), (31, 1)), ledger=ledger, jobs={11: 1, 21: 2, 31: 3}, mine=Mine())
-    assert told(rows) == [("memory", 1, "warn"), ("memory", 2, "requeue")]
+    assert reported(rows) == [("memory", 1, "warn"), ("memory", 2, "requeue")]
 
 
 @pytest.mark.parametrize(
-    ("owed_gib", "cap_gib", "expected"),
+    ("missing_gib", "cap_gib", "expected"),
     [(20, 4, [("memory", 1, "requeue")]), (4, 4, [("memory", 1, "warn")]), (20, 36, [])],
     ids=["it keeps them out", "they find enough", "it holds what was lent to it"],
 )
-def test_who_is_beyond_his_cap_makes_way_for_those_whom_slurm_lets_in(
-    owed_gib: int, cap_gib: int, expected: list[tuple[str, int, str]]
+def test_a_job_beyond_its_limit_makes_way_for_jobs_that_slurm_starts(
+    missing_gib: int, cap_gib: int, expected: list[tuple[str, int, str]]
 ):
-    """Nobody on the GPU lacks anything: they never get there."""
-    overrun_gpus = {"GPU-a": owed_gib * GIB}
+    """No job on the GPU lacks anything: they never get there."""
+    overrun_gpus = {"GPU-a": missing_gib * GIB}
     ledger = (allocation(1, cap_bytes=cap_gib * GIB),)
     assert (
-        told(found(reading((11, 35)), ledger=ledger, jobs={11: 1}, mine=Mine(), overrun_gpus=overrun_gpus))
+        reported(
+            found(reading((11, 35)), ledger=ledger, jobs={11: 1}, mine=Mine(), overrun_gpus=overrun_gpus)
+        )
         == expected
     )
 
 
-def test_who_is_only_warned_keeps_nobody_else_from_giving_way():
+def test_who_is_only_warned_keeps_no_other_job_from_giving_way():
     """Two partitions on one node, and only one of them stops jobs."""
     warns = PartitionConfig(collocate=True, shards_per_gpu=40, on_overrun="warn")
     config = replace(CONFIG, partitions={**CONFIG.partitions, "calm": warns})
@@ -252,10 +254,10 @@ def test_who_is_only_warned_keeps_nobody_else_from_giving_way():
         mine=Mine(),
         config=config,
     )
-    assert told(rows) == [("overrun", 1, "requeue"), ("memory", 2, "warn")]
+    assert reported(rows) == [("overrun", 1, "requeue"), ("memory", 2, "warn")]
 
 
-def test_up_to_its_cap_a_job_may_have_what_nobody_booked():
+def test_up_to_its_cap_a_job_may_have_what_no_job_booked():
     ledger = (allocation(1, cap_bytes=20 * GIB, estimate_bytes=3 * GIB), allocation(2, 10, user_id=BOB))
     assert found(reading((11, 20), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}) == []
 
@@ -274,10 +276,10 @@ def test_an_honest_surprise_is_never_ended_for_good(setting: str, response: str)
     config = replace(CONFIG, partitions={"gpu": replace(CONFIG.partitions["gpu"], on_overrun=setting)})  # type: ignore[arg-type]
     ledger = (allocation(1, cap_bytes=40 * GIB), allocation(2, 10, user_id=BOB))
     rows = found(reading((11, 32), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, config=config)
-    assert told(rows) == [("overrun", 1, response)]
+    assert reported(rows) == [("overrun", 1, response)]
 
 
-def test_whoever_is_furthest_above_his_own_estimate_goes_first():
+def test_the_job_furthest_above_its_own_estimate_goes_first():
     """Not who holds most, nor who is furthest above what he booked: who estimated high booked for it."""
     ledger = (
         allocation(1, 10, cap_bytes=20 * GIB, estimate_bytes=9 * GIB),
@@ -285,21 +287,21 @@ def test_whoever_is_furthest_above_his_own_estimate_goes_first():
         allocation(3, 14, user_id=BOB),
     )
     rows = found(reading((11, 15), (21, 14), (31, 1)), ledger=ledger, jobs={11: 1, 21: 2, 31: 3})
-    assert told(rows) == [("overrun", 2, "requeue")]
+    assert reported(rows) == [("overrun", 2, "requeue")]
 
 
 def test_many_jobs_that_each_stay_within_the_tolerance_are_a_surprise_together():
     """Twelve jobs of one user hold half a GiB too much each: that is six GiB of what another one booked."""
-    thieves = tuple(allocation(job, 1, cap_bytes=2 * GIB, estimate_bytes=GIB) for job in range(1, 13))
-    ledger = (*thieves, allocation(20, 26, user_id=BOB))
+    overrunners = tuple(allocation(job, 1, cap_bytes=2 * GIB, estimate_bytes=GIB) for job in range(1, 13))
+    ledger = (*overrunners, allocation(20, 26, user_id=BOB))
     rows = [(10 + job, 1.5) for job in range(1, 13)]
     jobs = {10 + job: job for job in range(1, 13)} | {99: 20}
     assert found(reading(*rows, (99, 10), total=44), ledger=ledger, jobs=jobs) == [], "Bob can get all of his"
-    ((kind, job, response),) = told(found(reading(*rows, (99, 10), total=43), ledger=ledger, jobs=jobs))
+    ((kind, job, response),) = reported(found(reading(*rows, (99, 10), total=43), ledger=ledger, jobs=jobs))
     assert (kind, response) == ("overrun", "requeue") and job in range(1, 13)
 
 
-def test_while_one_leaves_nobody_else_is_stopped_for_what_he_still_holds():
+def test_while_one_leaves_no_other_job_is_stopped_for_what_he_still_holds():
     """One of its two processes has ended: another job looks worse now, and would go for nothing."""
     ledger = (
         allocation(1, 10, cap_bytes=20 * GIB, estimate_bytes=4 * GIB),
@@ -309,20 +311,20 @@ def test_while_one_leaves_nobody_else_is_stopped_for_what_he_still_holds():
     jobs = {11: 1, 12: 1, 21: 2, 31: 3}
     leaving = frozenset({(1, 0)})
     both = reading((11, 6), (12, 8), (21, 12), (31, 1))
-    assert told(found(both, ledger=ledger, jobs=jobs)) == [("overrun", 1, "requeue")]
+    assert reported(found(both, ledger=ledger, jobs=jobs)) == [("overrun", 1, "requeue")]
     half = reading((12, 8), (21, 12), (31, 1))
-    assert told(found(half, ledger=ledger, jobs=jobs)) == [("overrun", 2, "requeue")]
+    assert reported(found(half, ledger=ledger, jobs=jobs)) == [("overrun", 2, "requeue")]
     assert found(half, ledger=ledger, jobs=jobs, leaving=leaving) == []
     gone = reading((21, 15), (31, 1))
-    assert told(found(gone, ledger=ledger, jobs=jobs)) == [("overrun", 2, "requeue")]
+    assert reported(found(gone, ledger=ledger, jobs=jobs)) == [("overrun", 2, "requeue")]
     assert found(gone, ledger=ledger, jobs=jobs, leaving=leaving) == [], "what it booked is free, too"
     assert found(gone, ledger=ledger, jobs=jobs, leaving=frozenset({(1, 7)})) != [], "of another run"
 
 
-def test_who_leaves_and_does_not_go_is_told_again():
+def test_who_leaves_and_does_not_go_is_warned_again():
     ledger = (allocation(1, 4, cap_bytes=40 * GIB, estimate_bytes=3 * GIB), allocation(2, 10, user_id=BOB))
     rows = found(reading((11, 32), (21, 1)), ledger=ledger, jobs={11: 1, 21: 2}, leaving=frozenset({(1, 0)}))
-    assert told(rows) == [("overrun", 1, "requeue")]
+    assert reported(rows) == [("overrun", 1, "requeue")]
 
 
 @given(
@@ -352,25 +354,25 @@ def test_who_keeps_to_his_booking_is_never_stopped_for_a_surprise_of_others(
 def test_a_gpu_that_another_job_holds():
     ledger = (allocation(1), allocation(2, gpu="GPU-b", user_id=BOB))
     rows = found(reading((11, 1)), reading((12, 1), gpu="GPU-b"), ledger=ledger, jobs={11: 1, 12: 1})
-    assert told(rows) == [("foreign-gpu", 1, "requeue")]
+    assert reported(rows) == [("foreign-gpu", 1, "requeue")]
     assert (
         found(reading((12, 0.5), gpu="GPU-c"), ledger=ledger, jobs={12: 1}) == []
-    )  # nobody's: a context hurts none
+    )  # no job's: a context hurts none
     rows = found(reading((12, 20), gpu="GPU-c"), ledger=ledger, jobs={12: 1})
-    assert told(rows) == [("foreign-gpu", 1, "requeue")]  # the next job would miss it
+    assert reported(rows) == [("foreign-gpu", 1, "requeue")]  # the next job would miss it
 
 
 def test_a_whole_job_has_its_gpu_to_itself_but_no_other():
     ledger = (allocation(1, 40, kind="whole"), allocation(2, gpu="GPU-b", user_id=BOB))
     assert found(reading((11, 39)), ledger=ledger, jobs={11: 1}) == []
-    assert told(found(reading((11, 9), gpu="GPU-b"), ledger=ledger, jobs={11: 1})) == [
+    assert reported(found(reading((11, 9), gpu="GPU-b"), ledger=ledger, jobs={11: 1})) == [
         ("foreign-gpu", 1, "requeue")
     ]
 
 
 def test_past_its_mps_server():
     ledger = (allocation(1),)
-    assert told(found(reading((11, 1), mps=False), ledger=ledger, jobs={11: 1})) == [
+    assert reported(found(reading((11, 1), mps=False), ledger=ledger, jobs={11: 1})) == [
         ("outside-mps", 1, "warn")
     ]
     for mps in (True, None):
@@ -378,7 +380,7 @@ def test_past_its_mps_server():
     assert found(reading((11, 1), mps=False), ledger=ledger, jobs={11: 1}, mine=Mine()) == []  # it has none
 
 
-def test_a_stranger_on_a_whole_gpu_is_named_and_never_stopped():
+def test_an_unmanaged_process_on_a_whole_gpu_is_named_and_never_stopped():
     whole = allocation(1, 40, kind="whole")
     (one,) = found(reading((11, 9), (66, 20)), ledger=(whole,), jobs={11: 1})
     assert (one.kind, one.job_id, one.response, one.processes[0].pid) == ("unmanaged", None, "warn", 66)
@@ -400,18 +402,21 @@ def test_who_stays_within_his_booking_is_never_found(sizes: list[int], booked: i
     assert 1 not in [one.job_id for one in found(rows, ledger=ledger, jobs=jobs, ages_s=age_s)]
 
 
-def test_an_honest_surprise_stays_where_the_thief_goes():
-    """Both were stopped: the thief for what he took, and his neighbour for what that left."""
-    thief, honest = allocation(1), allocation(2, 10, cap_bytes=16 * GIB, estimate_bytes=10 * GIB, user_id=BOB)
-    ledger = (thief, honest, allocation(3, 10, user_id=BOB))
+def test_an_honest_estimation_error_stays_where_the_overrunning_job_goes():
+    """Both were stopped: the overrunning job for what he took, and his neighbour for what that left."""
+    overrunner, honest = (
+        allocation(1),
+        allocation(2, 10, cap_bytes=16 * GIB, estimate_bytes=10 * GIB, user_id=BOB),
+    )
+    ledger = (overrunner, honest, allocation(3, 10, user_id=BOB))
     rows, jobs = reading((11, 20), (12, 13), (13, 2)), {11: 1, 12: 2, 13: 3}
-    assert told(found(rows, ledger=ledger, jobs=jobs)) == [("memory", 1, "requeue")]
-    wide = (thief, honest, allocation(3, 28, user_id=BOB))
-    assert ("overrun", 2, "requeue") in told(found(rows, ledger=wide, jobs=jobs)), (
+    assert reported(found(rows, ledger=ledger, jobs=jobs)) == [("memory", 1, "requeue")]
+    wide = (overrunner, honest, allocation(3, 28, user_id=BOB))
+    assert ("overrun", 2, "requeue") in reported(found(rows, ledger=wide, jobs=jobs)), (
         "it is short without him, too"
     )
     warns = Config(partitions={"gpu": replace(CONFIG.partitions["gpu"], on_overrun="warn")})
-    assert told(found(rows, ledger=ledger, jobs=jobs, config=warns)) == [
+    assert reported(found(rows, ledger=ledger, jobs=jobs, config=warns)) == [
         ("memory", 1, "warn"),
         ("overrun", 2, "warn"),
     ]
@@ -421,7 +426,7 @@ def test_what_a_job_that_is_leaving_holds_is_as_good_as_free():
     honest = allocation(2, 10, cap_bytes=16 * GIB, estimate_bytes=10 * GIB, user_id=BOB)
     ledger = (allocation(1, 20, cap_bytes=30 * GIB), honest, allocation(3, 10, user_id=BOB))
     rows, jobs = reading((11, 20), (12, 13), (13, 2)), {11: 1, 12: 2, 13: 3}
-    assert told(found(rows, ledger=ledger, jobs=jobs)) == [("overrun", 2, "requeue")]
+    assert reported(found(rows, ledger=ledger, jobs=jobs)) == [("overrun", 2, "requeue")]
     assert found(rows, ledger=ledger, jobs=jobs, leaving=frozenset({(1, 0)})) == []
 
 
@@ -433,15 +438,15 @@ def test_a_booking_below_the_estimate_is_what_a_job_is_measured_by():
         allocation(3, 30, user_id=BOB),
     )
     rows = found(reading((11, 8), (12, 9), (13, 1)), ledger=ledger, jobs={11: 1, 12: 2, 13: 3})
-    assert told(rows) == [("overrun", 1, "requeue")]
+    assert reported(rows) == [("overrun", 1, "requeue")]
 
 
-def test_jobs_that_are_not_ours_and_whole_gpus_are_not_measured():
+def test_jobs_that_are_not_rads_and_whole_gpus_are_not_measured():
     assert found(reading((11, 40)), ledger=(allocation(1, managed=False),), jobs={11: 1}) == []
     assert found(reading((11, 40)), ledger=(allocation(1, 38, kind="whole"),), jobs={11: 1}) == []
 
 
-def test_what_is_not_certain_is_no_reason_to_stop_anybody():
+def test_what_is_not_certain_is_no_reason_to_stop_a_job():
     """A process that only says whose it is counts against no job, on its GPU or on another's."""
     ledger = (allocation(1), allocation(2))
     rows = reading((10, 1), (11, 30))

@@ -41,7 +41,7 @@ OOM = Outcome(kind="gpu-oom", pattern="pytorch", attempted_bytes=GIB, peak_bytes
 LOST = Ended(job_id=2, restart=0, gpus=("GPU-a",), limit_bytes=4 * GIB, outcome=OOM)
 
 
-def test_who_ran_out_of_memory_beside_a_thief_is_a_victim():
+def test_who_ran_out_of_memory_next_to_an_overrunning_job_is_a_victim():
     assert diagnosis_of(LOST, (THEFT,), now_s=NOW_S) == Diagnosis(
         kind="victim", culprit=1, culprit_user_id=ALICE, detail=THEFT.detail
     )
@@ -106,12 +106,12 @@ def test_who_is_none(incident: Incident, ended: Ended):
     assert diagnosis_of(ended, (incident,), now_s=NOW_S) is None
 
 
-def test_a_whole_gpu_that_a_stranger_sat_on():
-    stranger = replace(THEFT, kind="unmanaged", culprit=None, culprit_user_id=BOB)
+def test_a_whole_gpu_that_an_unmanaged_process_sat_on():
+    unmanaged = replace(THEFT, kind="unmanaged", culprit=None, culprit_user_id=BOB)
     whole = replace(
         LOST, limit_bytes=140 * GIB, outcome=replace(OOM, peak_bytes=100 * GIB, attempted_bytes=20 * GIB)
     )
-    diagnosis = diagnosis_of(whole, (stranger,), now_s=NOW_S)
+    diagnosis = diagnosis_of(whole, (unmanaged,), now_s=NOW_S)
     assert diagnosis is not None
     assert (diagnosis.kind, diagnosis.culprit, diagnosis.culprit_user_id) == ("victim", None, BOB)
 
@@ -140,7 +140,7 @@ def test_whose_fault_it_was_is_no_victim_of_the_server_that_ended_with_it():
 
 
 def test_who_ends_his_server_in_each_run_is_its_victim_a_few_times_only():
-    """Nobody knows why it ended: a job that does it was run again twenty times, each time to its end.
+    """Is unknown to RAD why it ended: a job that does it was run again twenty times, each time to its end.
 
     One that was put back or preempted twenty times before is a victim all the same.
     """
@@ -157,7 +157,7 @@ def test_who_ends_his_server_in_each_run_is_its_victim_a_few_times_only():
 
 
 @pytest.mark.parametrize("rerun", [True, False])
-def test_who_was_stopped_is_told_so_and_is_no_victim(rerun: bool):
+def test_who_was_stopped_is_reported_so_and_is_no_victim(rerun: bool):
     stopped = replace(THEFT, stopped=True, rerun=rerun)
     other = replace(THEFT, culprit=9, gpu="GPU-a")
     ended = replace(LOST, job_id=1)
@@ -170,13 +170,13 @@ def test_who_was_stopped_is_told_so_and_is_no_victim(rerun: bool):
 
 
 @pytest.mark.parametrize("kind", ["memory", "fault"])
-def test_what_was_seen_before_the_clock_was_set_back_hurts_nobody_now(kind: str):
+def test_what_was_seen_before_the_clock_was_set_back_hurts_no_job_now(kind: str):
     old = replace(THEFT, kind=kind, victims=(2,), first_s=NOW_S + 3590, last_s=NOW_S + 3600)
     assert diagnosis_of(LOST, (old,), now_s=NOW_S) is None
     stopped = replace(old, stopped=True)
     assert with_incidents((stopped,), (), now_s=NOW_S) == (stopped,), "who was just stopped is still told why"
-    anew = replace(old, first_s=NOW_S, last_s=NOW_S)
-    assert len(with_incidents((stopped,), (anew,), now_s=NOW_S)) == 2, "and what begins now is another"
+    again = replace(old, first_s=NOW_S, last_s=NOW_S)
+    assert len(with_incidents((stopped,), (again,), now_s=NOW_S)) == 2, "and what begins now is another"
 
 
 def test_samples_of_one_thing_are_one_incident():
@@ -189,8 +189,8 @@ def test_samples_of_one_thing_are_one_incident():
         True,
     )
     assert len(with_incidents((THEFT,), (replace(later, culprit=5),), now_s=NOW_S)) == 2
-    anew = replace(later, last_s=THEFT.last_s + JOINED_S + 1)
-    assert len(with_incidents((THEFT,), (anew,), now_s=anew.last_s)) == 2, "what was over began again"
+    again = replace(later, last_s=THEFT.last_s + JOINED_S + 1)
+    assert len(with_incidents((THEFT,), (again,), now_s=again.last_s)) == 2, "what was over began again"
     assert with_incidents((THEFT,), (), now_s=NOW_S + KEPT_S + 2) == ()
 
 

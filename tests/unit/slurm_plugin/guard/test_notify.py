@@ -30,7 +30,7 @@ FINDING = Finding(
 def written(finding: Finding, job: JobView) -> list[str | None]:
     slurm = FakeSlurm(job)
     warn(7, finding.sentence(), slurm, restart=finding.restart, key=KEY)  # type: ignore[arg-type]
-    return [change.admin_comment for _, change in slurm.told if isinstance(change, JobChange)]
+    return [change.admin_comment for _, change in slurm.reported if isinstance(change, JobChange)]
 
 
 def test_a_warning_is_signed_for_the_run_and_teaches_nothing() -> None:
@@ -43,7 +43,7 @@ def test_a_warning_is_signed_for_the_run_and_teaches_nothing() -> None:
 
 @pytest.mark.parametrize("signed", [True, False])
 def test_a_warning_carries_on_what_was_counted_under_a_signature(signed: bool) -> None:
-    """A job could otherwise have itself warned, and its MPS server's ends would begin anew at none."""
+    """A job could otherwise have itself warned, and its MPS server's ends would begin again at none."""
     before = Note(event="recovered", restart=2, start_in_s=0, server_ends=2)
     text = signed_note(before, job_id=7, user_id=1000, key=KEY if signed else None)
     (after,) = written(FINDING, replace(JOB, admin_comment=text))

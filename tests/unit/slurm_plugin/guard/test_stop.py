@@ -1,4 +1,4 @@
-"""A job ends with all its processes, and nobody else's."""
+"""A job ends with all its processes, and no other job's."""
 
 from __future__ import annotations
 

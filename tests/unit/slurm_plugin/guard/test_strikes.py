@@ -36,7 +36,7 @@ def test_the_second_sample_decides():
     assert play((0, (OVER,)), (1, (OVER,)), (2, (OVER,))) == [0, 1, 0]
 
 
-def test_taking_and_giving_back_in_turns_helps_nobody():
+def test_taking_and_giving_back_in_turns_helps_no_job():
     assert play((0, (OVER,)), (1, ()), (2, (OVER,))) == [0, 0, 1]
 
 
@@ -49,23 +49,23 @@ def test_a_job_whose_processes_change_is_the_same_job():
     assert play((0, (OVER,)), (1, (other,))) == [0, 1]
 
 
-def test_another_run_begins_anew():
+def test_another_run_begins_again():
     assert play((0, (OVER,)), (1, (replace(OVER, restart=1),))) == [0, 0]
 
 
-def test_who_does_not_go_is_told_again_but_a_warning_is_said_once():
+def test_who_does_not_go_is_warned_again_but_a_warning_is_said_once():
     assert play((0, (OVER,)), (1, (OVER,)), (3, (OVER,)), (6, (OVER,))) == [0, 1, 0, 1]
     warned = replace(OVER, response="warn")
     assert play((0, (warned,)), (1, (warned,)), (6, (warned,)), (12, (warned,))) == [0, 1, 0, 0]
 
 
-def test_strangers_are_told_apart():
+def test_unmanaged_processes_are_distinguished():
     one = replace(OVER, kind="unmanaged", job_id=None, response="warn")
     other = replace(one, processes=(Process(pid=12, started_ticks=1),))
     assert play((0, (one, other)), (1, (one, other))) == [0, 2]
 
 
-def test_a_warned_job_that_must_go_is_told_at_once():
+def test_a_warned_job_that_must_go_is_informed_at_once():
     """It had up to five seconds more, in which its neighbours ran out of memory."""
     warned = replace(OVER, response="warn")
     assert play((0, (warned,)), (1, (warned,)), (2, (OVER,)), (3, (OVER,)), (7, (OVER,))) == [0, 1, 1, 0, 1]

@@ -1,4 +1,4 @@
-"""The guard over several samples: what it writes down, whom it has stopped, what it says."""
+"""The guard over several samples: what it writes down, which it has stopped, what it says."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ GONE = Process(pid=2**22 - 1, started_ticks=1)
 assert ME is not None
 
 
-class Tells:
+class Reports:
     """Remembers who was warned."""
 
     def __init__(self) -> None:
-        self.told: list[int | None] = []
+        self.reported: list[int | None] = []
 
     def notify(self, finding: Finding) -> None:
-        self.told.append(finding.job_id)
+        self.reported.append(finding.job_id)
 
 
 class Stops:
-    """Remembers whom it was to stop, and what was written down by then."""
+    """Remembers which it was to stop, and what was written down by then."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
-        self.told: list[tuple[int | None, bool]] = []
+        self.reported: list[tuple[int | None, bool]] = []
 
     def stop(self, finding: Finding) -> None:
-        self.told.append((finding.job_id, any(one.stopped for one in read_incidents(self.run))))
+        self.reported.append((finding.job_id, any(one.stopped for one in read_incidents(self.run))))
 
 
 class Bench:
@@ -79,11 +79,11 @@ class Bench:
             partitions={"gpu": partition or PartitionConfig(collocate=True, shards_per_gpu=40)},
             **more,  # type: ignore[arg-type]
         )
-        self.stops, self.tells = Stops(self.run), Tells()
+        self.stops, self.shows = Stops(self.run), Reports()
         self.guard = self.again()
 
     def again(self) -> Guard:
-        return Guard(self.config, clock=self.clock, stopper=self.stops, notifier=self.tells)
+        return Guard(self.config, clock=self.clock, stopper=self.stops, notifier=self.shows)
 
     def look(
         self,
@@ -145,17 +145,17 @@ def test_who_shares_several_gpus_has_no_cap_that_he_could_pass_on_purpose(bench:
     """Such jobs run without MPS. On simulated GPUs they were ended for good as if it had held them."""
     for _ in range(3):
         bench.look(30, gpus=2)
-    assert bench.stops.told == []
+    assert bench.stops.reported == []
     bench.look(35, bob_gib=3, gpus=2)  # now the other cannot have what it booked
     bench.look(38, bob_gib=2, gpus=2)
-    assert bench.stops.told == [(1, True)]
+    assert bench.stops.reported == [(1, True)]
 
 
-def test_a_thief_is_stopped_at_the_second_sample(bench: Bench):
+def test_an_overrunning_job_is_stopped_at_the_second_sample(bench: Bench):
     bench.look(30)
-    assert bench.stops.told == []
+    assert bench.stops.reported == []
     bench.look(30)
-    assert bench.stops.told == [(1, True)]  # its Epilog finds written down why
+    assert bench.stops.reported == [(1, True)]  # its Epilog finds written down why
     (one,) = read_incidents(bench.run)
     assert (one.kind, one.culprit, one.culprit_user_id, one.stopped, one.rerun) == (
         "memory",
@@ -176,7 +176,7 @@ def test_a_thief_is_stopped_at_the_second_sample(bench: Bench):
 def test_honest_jobs_leave_no_trace(bench: Bench):
     for gib in (1, 4, 4, 2):
         bench.look(gib)
-    assert (bench.stops.told, bench.events(), read_incidents(bench.run)) == ([], [], ())
+    assert (bench.stops.reported, bench.events(), read_incidents(bench.run)) == ([], [], ())
 
 
 @pytest.mark.parametrize("more", [{"mode": "observe"}, {"features": Features(guard=False)}])
@@ -184,36 +184,36 @@ def test_switched_off_it_only_says(tmp_path: Path, more: dict[str, object]):
     bench = Bench(tmp_path, **more)
     bench.look(30)
     bench.look(30)
-    assert bench.stops.told == []
+    assert bench.stops.reported == []
     assert [event["response"] for event in bench.events()] == ["warn"]
-    assert bench.tells.told == ([] if more.get("mode") == "observe" else [1])
+    assert bench.shows.reported == ([] if more.get("mode") == "observe" else [1])
 
 
-def test_switched_off_meanwhile_it_stops_nobody_to_the_end(tmp_path: Path):
-    """An admin sets `guard = false` while a thief is being stopped, and restarts rad-monitor."""
+def test_switched_off_meanwhile_it_stops_no_job_to_the_end(tmp_path: Path):
+    """An admin sets `guard = false` while an overrunning job is being stopped, and restarts rad-monitor."""
     bench = Bench(tmp_path)
     for _ in range(2):
         bench.look(30)
-    assert len(bench.stops.told) == 1
+    assert len(bench.stops.reported) == 1
     bench.config = replace(bench.config, features=Features(guard=False))
     bench.guard = bench.again()
     bench.look(30)
-    assert len(bench.stops.told) == 1
+    assert len(bench.stops.reported) == 1
 
 
 @pytest.mark.parametrize(
     ("settings", "stopped"),
     [({}, True), ({"sharing": "streams"}, False), ({"memory_cap": False}, False)],
 )
-def test_a_job_without_a_cap_is_not_stopped_for_what_nobody_else_lacks(
+def test_a_job_without_a_cap_is_not_stopped_for_what_no_other_job_lacks(
     tmp_path: Path, settings: dict[str, object], stopped: bool
 ):
-    """Past a cap one goes on purpose; without one a job may honestly need more than anybody thought."""
+    """Past a cap one goes on purpose; without one a job may honestly need more than any job thought."""
     plain = PartitionConfig(collocate=True, shards_per_gpu=40)
     bench = Bench(tmp_path, partition=replace(plain, **settings))  # type: ignore[arg-type]
     for _ in range(2):
         bench.look(30)
-    assert bool(bench.stops.told) == stopped
+    assert bool(bench.stops.reported) == stopped
     assert [event["response"] for event in bench.events()] == ["requeue" if stopped else "warn"]
     assert [str(event["detail"]).endswith(", stopped") for event in bench.events()] == [stopped]
 
@@ -221,26 +221,26 @@ def test_a_job_without_a_cap_is_not_stopped_for_what_nobody_else_lacks(
 @pytest.mark.parametrize(
     ("cap", "daemon", "stopped"), [(4 * GIB, ME, True), (None, ME, False), (4 * GIB, GONE, False)]
 )
-def test_only_whom_a_server_of_ours_caps_goes_past_his_cap_on_purpose(
+def test_only_a_job_that_rads_server_limits_goes_past_its_limit_on_purpose(
     tmp_path: Path, cap: int | None, daemon: Process, stopped: bool
 ):
-    """A daemon that has ended caps nobody."""
+    """A daemon that has ended caps no job."""
     bench = Bench(tmp_path, source="nvml")
     write_state(bench.run / "mps" / "GPU-a" / str(ALICE), State(daemon=daemon, server=ME, jobs={1: cap}))
     for _ in range(2):
         bench.look(30)
-    assert bool(bench.stops.told) == stopped
+    assert bool(bench.stops.reported) == stopped
 
 
 @pytest.mark.parametrize(("daemon", "stopped"), [(ME, True), (GONE, False)])
 def test_whose_daemon_has_ended_goes_past_mps_in_all_honesty(tmp_path: Path, daemon: Process, stopped: bool):
-    """What such a job starts from then on runs without MPS, and nothing tells it."""
+    """What such a job starts from then on runs without MPS, and nothing shows it."""
     plain = PartitionConfig(collocate=True, shards_per_gpu=40, on_outside_mps="end")
     bench = Bench(tmp_path, source="nvml", partition=plain)
     write_state(bench.run / "mps" / "GPU-a" / str(ALICE), State(daemon=daemon, server=ME, jobs={1: 4 * GIB}))
     for _ in range(2):
         bench.look(2, mps=False)
-    assert bool(bench.stops.told) == stopped
+    assert bool(bench.stops.reported) == stopped
 
 
 def test_what_is_read_of_mps_while_gpus_are_simulated_is_nobodys_fault(tmp_path: Path):
@@ -256,7 +256,7 @@ def test_a_restarted_monitor_goes_on(bench: Bench):
     bench.guard = bench.again()
     bench.look(30)
     bench.look(30)
-    assert bench.stops.told == [(1, True)]
+    assert bench.stops.reported == [(1, True)]
     assert len(read_incidents(bench.run)) == 1
 
 
@@ -268,11 +268,11 @@ def test_an_honest_surprise_is_not_stopped_without_a_word_of_it(bench: Bench):
         with pytest.raises(OSError, match=r"File exists|Not a directory"):
             bench.look(37, cap_gib=40)
         bench.clock.sleep(1.0)
-    assert bench.stops.told == []
+    assert bench.stops.reported == []
     (bench.run / "monitor").unlink()
     for _ in range(6):
         bench.look(37, cap_gib=40)
-    assert bench.stops.told[0] == (1, True)
+    assert bench.stops.reported[0] == (1, True)
 
 
 def test_who_was_being_stopped_when_the_monitor_ended_is_stopped_to_the_end(bench: Bench):
@@ -281,12 +281,12 @@ def test_who_was_being_stopped_when_the_monitor_ended_is_stopped_to_the_end(benc
         bench.look(30)
     bench.guard = bench.again()
     bench.look(1)
-    assert bench.stops.told == [(1, True), (1, True)]
+    assert bench.stops.reported == [(1, True), (1, True)]
     bench.look(1)
-    assert len(bench.stops.told) == 2
+    assert len(bench.stops.reported) == 2
     bench.guard = bench.again()
     bench.look(1, restart=1)
-    assert len(bench.stops.told) == 2, "its rerun is another run"
+    assert len(bench.stops.reported) == 2, "its rerun is another run"
 
 
 def test_what_cannot_be_written_down_is_stopped_all_the_same(bench: Bench):
@@ -297,10 +297,10 @@ def test_what_cannot_be_written_down_is_stopped_all_the_same(bench: Bench):
         bench.look(30)
     with pytest.raises(OSError, match=r"File exists|Not a directory"):
         bench.look(30)
-    assert [job for job, _ in bench.stops.told] == [1]
+    assert [job for job, _ in bench.stops.reported] == [1]
 
 
-def test_who_was_told_to_go_leaves_for_a_quarter_of_a_minute_and_no_process_of_no_job_does():
+def test_who_was_ordered_to_go_leaves_for_a_quarter_of_a_minute_and_no_process_of_no_job_does():
     leaving = Leaving(())
     finding = Finding(
         kind="memory",
@@ -430,7 +430,7 @@ def test_a_job_that_left_its_server_before_the_fault_is_no_victim(tmp_path: Path
     assert (one.kind, one.culprit) == ("fault", 1)
 
 
-def test_a_fault_from_before_the_monitor_blames_and_keeps_apart_nobody(tmp_path: Path):
+def test_a_fault_from_before_the_monitor_blames_and_keeps_apart_no_job(tmp_path: Path):
     """The log of a server may go back for days, to jobs that are over."""
     bench = Bench(tmp_path, source="nvml", partition=ONE_SERVER)
     tell_fault(bench, 71, key="all", users={1: ALICE})
@@ -442,10 +442,10 @@ def test_a_fault_from_before_the_monitor_blames_and_keeps_apart_nobody(tmp_path:
 
 
 @pytest.mark.parametrize(("key", "pids"), [(str(ALICE), (11, 21)), ("all", (21,))])
-def test_a_log_that_names_processes_of_a_job_that_was_never_there_blames_nobody(
+def test_a_log_that_names_processes_of_a_job_that_was_never_there_blames_no_job(
     tmp_path: Path, key: str, pids: tuple[int, ...]
 ):
-    """Whoever gets words into the log of his own server makes himself no victim of another user."""
+    """A user with control of the words in the log of his own server is not taken for a victim of another user."""
     bench = faulted(tmp_path)
     tell_fault(bench, *pids, key=key, users={1: ALICE})
     bench.look(1)
@@ -487,7 +487,7 @@ def test_a_fault_that_cannot_be_recorded_is_once_it_can(tmp_path: Path, caplog: 
 
 
 @pytest.mark.parametrize("key", [str(ALICE), "j1", "j2"])
-def test_where_users_share_no_servers_nobody_is_kept_apart(tmp_path: Path, key: str):
+def test_where_users_share_no_servers_no_job_is_kept_apart(tmp_path: Path, key: str):
     bench = faulted(tmp_path, ALICE, ALICE)
     tell_fault(bench, 11, key=key, users={1: ALICE, 2: ALICE})
     bench.look(1)
@@ -501,7 +501,7 @@ def test_of_one_users_jobs_on_one_server_each_may_have_caused_its_fault(tmp_path
     assert rows(bench, ALICE) == [(1, False), (2, False)]
 
 
-def test_while_rad_only_observes_nobody_is_kept_apart(tmp_path: Path):
+def test_while_rad_only_observes_no_job_is_kept_apart(tmp_path: Path):
     bench = faulted(tmp_path, partition=ONE_SERVER, mode="observe")
     tell_fault(bench, 11, key="all", users={1: ALICE})
     bench.look(1)
@@ -525,7 +525,7 @@ def test_who_drops_his_own_limit_up_to_a_neighbours_is_ended(tmp_path: Path):
     write_state(bench.run / "mps" / "GPU-a" / "all", state)
     for _ in range(2):
         bench.look(15, mps=True)
-    assert bench.stops.told == [(1, True)]
+    assert bench.stops.reported == [(1, True)]
     (one,) = [each for each in read_incidents(bench.run) if each.stopped]
     assert (one.kind, one.culprit, one.rerun) == ("memory", 1, True)
 
@@ -540,7 +540,7 @@ def test_a_server_that_died_with_jobs_on_it(tmp_path: Path, daemon: Process, ser
     assert read_incidents(bench.run) == ()
     write_state(place, State(daemon=daemon, server=server, jobs={}))
     bench.look(1)
-    assert read_incidents(bench.run) == ()  # it was stopped: nobody was on it
+    assert read_incidents(bench.run) == ()  # it was stopped: no job was on it
     write_state(place, State(daemon=daemon, server=server, jobs={1: 4 * GIB}))
     bench.look(1)
     (one,) = read_incidents(bench.run)
@@ -569,4 +569,4 @@ def test_who_is_beyond_his_cap_makes_way_for_a_job_that_was_put_back(bench: Benc
     begin_waiting(bench.run, Waiting(job_id=3, earliest_s=bench.clock.now_s(), restart=1, lack=lack))
     for _ in range(2):
         bench.look(30, gpus=2)
-    assert bench.stops.told == [(1, True)]
+    assert bench.stops.reported == [(1, True)]

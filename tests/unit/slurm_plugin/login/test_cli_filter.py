@@ -66,7 +66,7 @@ def test_windows_scripts_and_names_with_spaces_are_read(tmp_path: Path, prefix: 
     assert signed_comment.profile_in(reply["set"]["comment"]), reply
 
 
-def test_a_relative_path_is_looked_for_here_and_beside_the_script(tmp_path: Path) -> None:
+def test_a_relative_path_is_looked_for_here_and_next_to_the_script(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     script = tmp_path / "job.sh"
     script.write_text(SCRIPT.format(model="m.txt"))
@@ -76,7 +76,7 @@ def test_a_relative_path_is_looked_for_here_and_beside_the_script(tmp_path: Path
     assert signed_comment.profile_in(reply["set"]["comment"])
 
 
-def test_a_model_that_is_nowhere_is_told_with_both_places(tmp_path: Path) -> None:
+def test_a_model_that_is_nowhere_is_reported_with_both_places(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     script = tmp_path / "job.sh"
     script.write_text(SCRIPT.format(model="m.txt"))
@@ -95,7 +95,7 @@ def test_home_is_written_as_in_a_shell(tmp_path: Path, monkeypatch: pytest.Monke
     assert sbatch(tmp_path, "~/n.txt")["say"] == [f"RAD: {tmp_path}/home/n.txt: no such file; check the path"]
 
 
-def test_a_python_script_is_told_how_it_becomes_a_summary(tmp_path: Path) -> None:
+def test_a_python_script_is_informed_how_it_becomes_a_summary(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import torch\n")
     (line,) = sbatch(tmp_path, "train.py")["say"]
     assert line.endswith(
@@ -104,7 +104,7 @@ def test_a_python_script_is_told_how_it_becomes_a_summary(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["best.pt", "model.safetensors"])
-def test_weights_are_told_from_a_summary(tmp_path: Path, name: str) -> None:
+def test_weights_are_read_from_a_summary(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(bytes(5000))
     (line,) = sbatch(tmp_path, name)["say"]
     assert line.endswith(
@@ -152,7 +152,7 @@ def test_a_bad_summary_costs_one_line_that_names_it(tmp_path: Path, kind: str) -
     assert "bad.txt" in line and "; " in line and "\n" not in line
 
 
-def test_a_comment_without_room_is_told(tmp_path: Path) -> None:
+def test_a_comment_without_space_is_reported(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_bytes(SUMMARY)
     reply = sbatch(tmp_path, "m.txt", comment="x" * 1000)
     assert reply["set"] == {} and "too long" in reply["say"][0]

@@ -44,7 +44,7 @@ GIB = 2**30
 
 
 class Script:
-    """Telemetry that says what it is told to."""
+    """Telemetry that gives chosen readings."""
 
     def __init__(self, clock: FakeClock) -> None:
         self.clock = clock
@@ -245,7 +245,7 @@ def test_memory_that_the_driver_does_not_tell(bench: Bench):
     assert bench.usage(1).peak_bytes is None
 
 
-def test_time_beside_another_users_job_is_counted(bench: Bench):
+def test_time_next_to_another_users_job_is_counted(bench: Bench):
     for _ in range(4):
         bench.sample(gpu(0.5, {11: GIB, 12: GIB}))
     assert bench.usage(1).shared_s == 0.0, "two processes of one job"
@@ -264,7 +264,7 @@ def test_energy_is_shared(bench: Bench):
     bench.sample(gpu(0.5, {11: GIB, 21: GIB}, energy_j=100.0))
     bench.sample(gpu(0.5, {11: GIB, 21: GIB}, energy_j=400.0))
     assert bench.usage(1).energy_j == pytest.approx(150.0)
-    bench.sample(gpu(0.5, {11: GIB}, energy_j=0.0))  # the driver was loaded anew
+    bench.sample(gpu(0.5, {11: GIB}, energy_j=0.0))  # the driver was loaded again
     assert bench.usage(1).energy_j == pytest.approx(150.0)
 
 
@@ -381,14 +381,14 @@ def guarded(bench: Bench, guard: Recorder, *, ledger: bool) -> None:
     bench.sample(gpu(0.5, {11: GIB}))
 
 
-def test_the_guard_judges_before_the_window_is_told(bench: Bench):
+def test_the_guard_judges_before_the_window_is_reported(bench: Bench):
     guard = Recorder(bench.run)
     guarded(bench, guard, ledger=True)
     ((ledger, traced),) = guard.shown
     assert (ledger, traced[11].job_id, guard.window_before) == (Ledger(), 1, False)
 
 
-def test_a_ledger_that_is_guessed_judges_nobody(bench: Bench):
+def test_a_ledger_that_is_guessed_judges_no_job(bench: Bench):
     guard = Recorder(bench.run)
     guarded(bench, guard, ledger=False)
     assert guard.shown == []
@@ -401,7 +401,7 @@ def test_a_guard_that_cannot_write_stops_no_monitor(bench: Bench):
     assert guarded_now(bench.run, ("gpu",), now_s=bench.clock.now_s()), "it stops jobs all the same"
 
 
-def test_a_bug_of_the_guard_stops_no_monitor_and_nobody_relies_on_the_guard(
+def test_a_bug_of_the_guard_stops_no_monitor_and_no_job_relies_on_the_guard(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ):
     """One over a job that stays ended every monitor that systemd started, and with it the readings and the sweeps."""
@@ -476,7 +476,7 @@ class TestJobFinder:
         assert finder.owners(self.reading(6), users={77: owner}) == {6: 77}
         assert not finder.trace(self.reading(6), users={77: owner})[6].certain
 
-    def test_strangers_and_the_gone_have_no_job(self, tmp_path: Path):
+    def test_unmanaged_processes_and_the_gone_have_no_job(self, tmp_path: Path):
         self.process(tmp_path, 5)
         assert JobFinder(tmp_path).owners(self.reading(5, 404)) == {}
 

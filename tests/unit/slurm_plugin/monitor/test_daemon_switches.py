@@ -88,16 +88,16 @@ def test_one_sample_is_printed_and_nothing_else_is_done(
     assert not (tmp_path / "log" / EVENTS).exists()
 
 
-def test_settings_that_are_not_those_of_rad_toml_are_told(started: Started, tmp_path: Path) -> None:
+def test_settings_that_are_not_those_of_rad_toml_are_reported(started: Started, tmp_path: Path) -> None:
     path = make_bare_node(tmp_path, gpus=1, gpu_gib=10)
-    config_in_force(path)  # somebody who read it while it was good kept a copy
+    config_in_force(path)  # a hook that read it while it was good kept a copy
     path.write_text("moed = 1\n")
     assert daemon.main(["--config", str(path)]) == 0
-    told = (tmp_path / "log" / EVENTS).read_text()
-    assert told.count('"event":"last good settings"') == 1 and "moed" in told
+    reported = (tmp_path / "log" / EVENTS).read_text()
+    assert reported.count('"event":"last good settings"') == 1 and "moed" in reported
 
 
-def test_an_address_that_cannot_be_had_keeps_nobody_from_watching(
+def test_an_address_that_cannot_be_had_keeps_no_job_from_watching(
     started: Started, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = make_bare_node(tmp_path, gpus=1, gpu_gib=10)

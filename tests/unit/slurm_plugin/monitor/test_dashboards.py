@@ -29,7 +29,7 @@ OF_PROMETHEUS = {"instance", "job", "le", "alertname"}
 GIB = 2**30
 
 
-def told() -> Iterator[Any]:
+def reported() -> Iterator[Any]:
     """Yield every metric that rad-monitor and `rad metrics` can tell."""
     from slurm_plugin.admin import metrics as controller_metrics
 
@@ -83,7 +83,7 @@ def told() -> Iterator[Any]:
 def labels() -> dict[str, set[str]]:
     """Return the labels of every sample by its name."""
     found: dict[str, set[str]] = {}
-    for metric in told():
+    for metric in reported():
         for sample in metric.samples:
             found.setdefault(sample.name, set()).update(sample.labels)
     return found

@@ -53,7 +53,7 @@ def test_alone_the_gpu_shows_it_whatever_the_cpu_does() -> None:
     assert idle_after(gpu(0.1, 11), {11: 0.0}) == {1: 0}, "one long kernel"
 
 
-def test_beside_others_the_cpu_shows_it() -> None:
+def test_next_to_others_the_cpu_shows_it() -> None:
     found = idle_after(gpu(0.8, 11, 21), {11: 0.9, 21: LEAST_CPU / 3})
     assert found[2] == HOUR_S and found[1] < 10, "a notebook beside a training"
 
@@ -63,7 +63,7 @@ def test_without_activity_the_cpu_shows_it() -> None:
     assert idle_after(gpu(None, 11), {11: 0.5})[1] < 10
 
 
-def test_nobody_is_idle_before_he_was_watched_so_long() -> None:
+def test_no_job_is_idle_before_he_was_watched_so_long() -> None:
     assert idle_after(gpu(0.0, 11), {11: 0.0}, seconds=600) == {1: 600}
 
 

@@ -38,12 +38,12 @@ def after(*readings: GpuReading, expected: Mapping[int, float] | None = None) ->
     return usages
 
 
-def test_alone_a_job_is_told_whatever_it_takes() -> None:
+def test_alone_a_job_is_informed_whatever_it_takes() -> None:
     usage = after(reading(0.9, 11), reading(0.7, 11))[1]
     assert (usage.own_smact, usage.own_samples) == (pytest.approx(0.8), 2)
 
 
-def test_a_shared_gpu_with_room_is_split_by_what_is_expected() -> None:
+def test_a_shared_gpu_with_space_is_split_by_what_is_expected() -> None:
     usages = after(reading(0.45, 11, 21), expected={1: 0.6, 2: 0.3})
     assert usages[1].own_smact == pytest.approx(0.3) == usages[1].mean_smact
     assert usages[2].own_smact == pytest.approx(0.15)
@@ -61,12 +61,12 @@ def test_a_shared_gpu_with_room_is_split_by_what_is_expected() -> None:
     ],
     ids=["they may slow each other", "a process of no job", "a source that misleads", "no source"],
 )
-def test_what_tells_nothing_of_one_job_is_not_taken(one: GpuReading) -> None:
+def test_what_shows_nothing_of_one_job_is_not_taken(one: GpuReading) -> None:
     usage = after(reading(0.5, 11), one)[1]
     assert (usage.own_smact, usage.own_samples, usage.samples) == (pytest.approx(0.5), 1, 2)
 
 
-def test_beside_a_job_of_several_gpus_a_calm_gpu_tells_nothing() -> None:
+def test_next_to_a_job_of_several_gpus_a_calm_gpu_shows_nothing() -> None:
     """It takes turns with its neighbours: all of them are slow, and the SMs idle all the same."""
     here, there = reading(0.3, 11, 21), replace(reading(0.3, 12), uuid="GPU-b", index=1)
     owners = {11: 1, 12: 1, 21: 2}
@@ -76,19 +76,23 @@ def test_beside_a_job_of_several_gpus_a_calm_gpu_tells_nothing() -> None:
     assert (alone[1].own_samples, alone[1].own_smact) == (1, pytest.approx(0.3))
 
 
-def test_beside_a_job_without_mps_a_calm_gpu_tells_nothing() -> None:
+def test_next_to_a_job_without_mps_a_calm_gpu_shows_nothing() -> None:
     both, users = reading(0.3, 11, 21), {1: 1000, 2: 1001}
-    told = {
+    reported = {
         turns: add_readings({}, [both], OWNERS, energy_j={}, now_s=0.0, users=users, sliced=turns)
         for turns in ((), (2,), (3,))
     }
-    assert [[told[turns][job].own_samples for job in (1, 2)] for turns in told] == [[1, 1], [0, 0], [1, 1]]
+    assert [[reported[turns][job].own_samples for job in (1, 2)] for turns in reported] == [
+        [1, 1],
+        [0, 0],
+        [1, 1],
+    ]
     alone = add_readings({}, [reading(0.9, 21)], OWNERS, energy_j={}, now_s=0.0, sliced=(2,))
     assert alone[2].own_smact == pytest.approx(0.9), "by itself it has nobody to wait for"
 
 
-def test_wrong_expectations_mend_themselves_over_runs() -> None:
-    """Jobs meet in pairs; two are told 0.6, and the first really waits for data. History tells more each time."""
+def test_wrong_expectations_fix_themselves_over_runs() -> None:
+    """Jobs meet in pairs; two expect 0.6, and the first really waits for data. History shows more each time."""
     real, known = {1: 0.05, 2: 0.25, 3: 0.1}, {1: 0.6, 2: 0.6, 3: 0.4}
     for _ in range(6):
         for pair in ((1, 2), (1, 3), (2, 3)):

@@ -74,9 +74,11 @@ def test_without_access_control_lists_the_job_runs_without_mps(setup: Setup, mon
 def test_limits_are_set_before_the_job_starts(setup: Setup):
     setup.acquire(1, cap=4 * GIB)
     _, server = setup.pids(setup.place())
-    told = [line.split(" ", 2)[2] for line in setup.commands()]
-    assert told.index("set_default_device_pinned_mem_limit 0 4096M") < told.index("start_server -uid 0")
-    assert told[-1] == f"set_device_pinned_mem_limit {server} 0 4096M"
+    reported = [line.split(" ", 2)[2] for line in setup.commands()]
+    assert reported.index("set_default_device_pinned_mem_limit 0 4096M") < reported.index(
+        "start_server -uid 0"
+    )
+    assert reported[-1] == f"set_device_pinned_mem_limit {server} 0 4096M"
 
 
 def test_the_limit_follows_the_largest_cap(setup: Setup):
@@ -131,7 +133,7 @@ def test_a_killed_daemon_or_server_is_replaced_by_the_next_hook(setup: Setup, vi
 
 @pytest.mark.parametrize("victim", [0, 1])
 def test_without_its_daemon_no_cap_holds_a_job_until_the_next_hook(setup: Setup, victim: int):
-    """Of a server alone the daemon starts the next one, under the limit that it was told."""
+    """Of a server alone the daemon starts the next one, under the limit that it was given."""
     setup.acquire(1)
     setup.acquire(3, gpu=OTHER_GPU)
     assert setup.mps.uncapped() == frozenset()
@@ -180,7 +182,7 @@ def test_sweep_keeps_living_jobs(setup: Setup):
     assert setup.mps.jobs() == {GPU: {2}}
 
 
-def test_a_daemon_that_no_job_is_counted_on_is_stopped_by_whoever_looks_next(setup: Setup):
+def test_a_daemon_without_jobs_is_stopped_by_the_next_hook(setup: Setup):
     """A hook was killed between counting the last job out and stopping its daemon."""
     setup.acquire(1)
     daemon, _ = setup.pids(setup.place())
@@ -189,7 +191,7 @@ def test_a_daemon_that_no_job_is_counted_on_is_stopped_by_whoever_looks_next(set
     assert not runs(daemon) and not setup.place().exists()
 
 
-def test_a_place_that_cannot_be_written_is_told_and_keeps_no_other(
+def test_a_place_that_cannot_be_written_is_reported_and_keeps_no_other(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ):
     setup.acquire(1)
@@ -229,7 +231,7 @@ def test_a_hanging_daemon_is_given_up_in_time(setup: Setup):
     assert not setup.place().exists()
 
 
-def test_a_daemon_that_hangs_is_replaced_if_nobody_is_on_it(setup: Setup):
+def test_a_daemon_that_hangs_is_replaced_if_no_job_is_on_it(setup: Setup):
     setup.acquire(1)
     daemon, _ = setup.pids(setup.place())
     os.kill(daemon, signal.SIGSTOP)

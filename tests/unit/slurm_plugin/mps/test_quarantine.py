@@ -46,7 +46,7 @@ def test_after_a_first_fault_the_job_and_its_model_are_apart_for_an_hour() -> No
     assert quarantine_of(first, job_id=2, profile_key=None, now_s=NOW_S) is None
 
 
-def test_a_job_without_a_model_is_told_by_having_none() -> None:
+def test_a_job_without_a_model_is_recognised_by_having_none() -> None:
     assert quarantine_of((caused(1, profile_key=None),), job_id=2, profile_key=None, now_s=NOW_S) is not None
 
 

@@ -121,7 +121,7 @@ def test_each_job_keeps_its_own_limit_below_the_largest_one(setup: Setup) -> Non
 
 @pytest.mark.parametrize("connected", [False, True])
 def test_a_job_that_may_find_no_slot_gets_a_server_of_its_own(setup: Setup, connected: bool) -> None:
-    """Beyond the last slot CUDA has error 808 for whoever comes, of whichever user."""
+    """Beyond the last slot CUDA has error 808 for any new client."""
     most = MOST_CLIENTS - SPARE_CLIENTS
     setup.acquire(1, user_id=ALICE, key="all", processes=2 if connected else most - 1)
     if connected:
@@ -141,7 +141,7 @@ def test_a_job_that_may_find_no_slot_gets_a_server_of_its_own(setup: Setup, conn
 
 
 @pytest.mark.parametrize("certain", [True, False])
-def test_nobody_elses_job_joins_one_that_caused_a_fault(setup: Setup, certain: bool) -> None:
+def test_no_other_users_job_joins_one_that_caused_a_fault(setup: Setup, certain: bool) -> None:
     """Its job may run on, and end each rerun of the jobs that it ended."""
     setup.acquire(1, user_id=ALICE, key="all")
     now_s = SystemClock().now_s()
@@ -155,7 +155,7 @@ def test_nobody_elses_job_joins_one_that_caused_a_fault(setup: Setup, certain: b
     assert set(read_state(setup.place(key="all")).jobs) == {3, 4}, "who caused it has left"
 
 
-def test_a_fault_of_long_ago_keeps_nobody_away(setup: Setup) -> None:
+def test_a_fault_of_long_ago_keeps_no_job_away(setup: Setup) -> None:
     setup.acquire(1, user_id=ALICE, key="all")
     caused = Caused(job_id=1, restart=0, profile_key=None, time_s=SystemClock().now_s() - FIRST_S - 1)
     add_fault(setup.run, ALICE, caused, clock=SystemClock())

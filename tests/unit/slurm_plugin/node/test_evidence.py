@@ -63,7 +63,7 @@ def test_only_what_root_alone_can_make_proves_that_a_job_is_on_a_gpu(tmp_path: P
 
 
 def test_a_process_of_another_user_is_not_the_jobs(tmp_path: Path) -> None:
-    """What a job's owner starts as somebody else (su) is none of the job."""
+    """What a job's owner starts as another user (su) is none of the job."""
     node, _ = node_of(tmp_path)
     slurmstepd(node.proc, 10, "5.0")
     allocation = Allocation(

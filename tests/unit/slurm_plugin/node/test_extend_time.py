@@ -35,13 +35,13 @@ HELD = Allocation(
 
 
 class Printed(SlurmCommands):
-    """One job that Slurm prints; what it is told is kept."""
+    """One job that Slurm prints; commands are kept."""
 
     def __init__(self, state: str = "RUNNING", *, left_s: float = 120.0) -> None:
         super().__init__()
         self.state, self.left_s = state, left_s
         self.limit = "15:00"
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.asked = 0
 
     def exact(self, job_id: int) -> str:
@@ -65,7 +65,7 @@ class Printed(SlurmCommands):
 
     def ask(self, *argv: str, pings: bool = False) -> str:
         if argv[1] == "update":
-            self.told.append(argv[-1])
+            self.reported.append(argv[-1])
         return "No reservations in the system\n"
 
 
@@ -95,26 +95,26 @@ def test_a_job_that_was_suspended_at_the_look_is_looked_at_again(
     more_time.look()
     slurm.state = "RUNNING"
     more_time.look()
-    assert (slurm.asked, slurm.told) == (1, []), "it is not asked at every look"
+    assert (slurm.asked, slurm.reported) == (1, []), "it is not asked at every look"
     now_s = node.clock.now_s()
     monkeypatch.setattr(SystemClock, "now_s", lambda self: now_s + 61.0)
     more_time.look()
-    assert slurm.told == ["TimeLimit=+5"]
+    assert slurm.reported == ["TimeLimit=+5"]
 
 
-def test_a_new_run_of_a_job_is_looked_at_anew(tmp_path: Path) -> None:
+def test_a_new_run_of_a_job_is_looked_at_again(tmp_path: Path) -> None:
     slurm = Printed(left_s=3000.0)
     node = node_of(tmp_path, slurm)
     more_time = looks(node)
     more_time.look()
     more_time.look()
-    assert (slurm.asked, slurm.told) == (1, [])
+    assert (slurm.asked, slurm.reported) == (1, [])
     slurm.left_s = 100.0
     hold(node, replace(HELD, restart=1))
     more_time.look()
-    assert slurm.told == ["TimeLimit=+5"]
+    assert slurm.reported == ["TimeLimit=+5"]
     more_time.look()
-    assert slurm.told == ["TimeLimit=+5"], "nobody gets the same minutes twice"
+    assert slurm.reported == ["TimeLimit=+5"], "nobody gets the same minutes twice"
 
 
 def test_time_is_given_on_a_full_disk(tmp_path: Path) -> None:
@@ -125,9 +125,11 @@ def test_time_is_given_on_a_full_disk(tmp_path: Path) -> None:
         more_time = looks(node)
         fill(run)
         more_time.look()
-        assert slurm.told == ["TimeLimit=+5"]
+        assert slurm.reported == ["TimeLimit=+5"]
         looks(node).look()
-        assert slurm.told == ["TimeLimit=+5"], "what was given is known to the monitor that comes after it"
+        assert slurm.reported == ["TimeLimit=+5"], (
+            "what was given is known to the monitor that comes after it"
+        )
 
 
 def test_where_nothing_can_be_written_down_nothing_is_given(tmp_path: Path) -> None:
@@ -139,34 +141,34 @@ def test_where_nothing_can_be_written_down_nothing_is_given(tmp_path: Path) -> N
     folder.write_text("no folder")
     with pytest.raises(OSError):
         more_time.look()
-    assert slurm.told == []
+    assert slurm.reported == []
 
 
-@pytest.mark.parametrize(("limit", "told"), [("15:00", ["TimeLimit=10"]), ("12:00", [])])
+@pytest.mark.parametrize(("limit", "reported"), [("15:00", ["TimeLimit=10"]), ("12:00", [])])
 def test_a_job_that_waits_again_has_the_limit_that_it_asked_for(
-    tmp_path: Path, limit: str, told: list[str]
+    tmp_path: Path, limit: str, reported: list[str]
 ) -> None:
     """Else it would be doubled again on the next node, and so on with each `scontrol requeue` of its user."""
     slurm = Printed()
     node = node_of(tmp_path, slurm)
     more_time = looks(node)
     more_time.look()
-    assert slurm.told == ["TimeLimit=+5"]
+    assert slurm.reported == ["TimeLimit=+5"]
     hold(node)
     more_time.look()
-    assert slurm.told == ["TimeLimit=+5"], "it may be ending, or have ended"
+    assert slurm.reported == ["TimeLimit=+5"], "it may be ending, or have ended"
     slurm.state, slurm.limit = "PENDING", limit
     for _ in range(2):
         more_time.look()
-        assert slurm.told[1:] == told
+        assert slurm.reported[1:] == reported
     assert os.listdir(node.run / "monitor" / "limits") == []
 
 
-def test_each_grant_is_told(tmp_path: Path) -> None:
-    told: list[tuple[EventKind, str]] = []
+def test_each_grant_is_reported(tmp_path: Path) -> None:
+    reported: list[tuple[EventKind, str]] = []
     node = node_of(tmp_path, Printed())
-    MoreTime(node, shared_s=lambda _: 300.0, log_event=lambda *line: told.append(line)).look()
-    assert told == [
+    MoreTime(node, shared_s=lambda _: 300.0, log_event=lambda *line: reported.append(line)).look()
+    assert reported == [
         (EventKind.MORE_TIME, "job 7 shared its GPU: its limit is 15 minutes now, it requested 10")
     ]
     assert os.listdir(node.run / "monitor" / "limits") == ["7.json"]

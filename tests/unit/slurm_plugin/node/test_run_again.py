@@ -31,12 +31,12 @@ def node_of(folder: Path, job: JobView | None, *, name: str = "n0") -> tuple[Nod
 
 def is_put_back(node: Node, slurm: FakeSlurm, restart: int | None) -> bool:
     said = run_again(node, 7, restart)
-    assert slurm.told == ([(7, "requeue")] if said else [])
+    assert slurm.reported == ([(7, "requeue")] if said else [])
     return said
 
 
 @pytest.mark.parametrize("restart", [2, None])
-def test_a_job_of_which_nothing_is_here_starts_anew(tmp_path: Path, restart: int | None) -> None:
+def test_a_job_of_which_nothing_is_here_starts_again(tmp_path: Path, restart: int | None) -> None:
     assert is_put_back(*node_of(tmp_path, LOST), restart)
 
 
@@ -80,7 +80,7 @@ def test_a_job_with_a_step_is_not_lost(tmp_path: Path) -> None:
     assert not is_put_back(node, slurm, 2)
 
 
-def test_a_slurm_that_does_not_answer_is_told_nothing(tmp_path: Path) -> None:
+def test_a_slurm_that_does_not_answer_is_informed_nothing(tmp_path: Path) -> None:
     node, slurm = node_of(tmp_path, LOST)
     slurm.answers = False
     assert not is_put_back(node, slurm, 2)

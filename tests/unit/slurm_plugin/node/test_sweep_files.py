@@ -29,7 +29,7 @@ def node(tmp_path: Path) -> Node:
 
 @pytest.mark.parametrize(("age_s", "stays"), [(0.0, True), (YOUNG_S, True), (YOUNG_S + 1, False)])
 def test_a_job_that_was_refused_a_moment_ago_is_still_refused(node: Node, age_s: float, stays: bool) -> None:
-    """Its tasks may be on their way: without the file they would start beside an exclusive job."""
+    """Its tasks may be on their way: without the file they would start next to an exclusive job."""
     file = node.job_file(7)
     now_s = node.clock.monotonic_s()
     file.refuse("no idle GPU", boot_id=node.store.boot_id, now_s=now_s - age_s)
@@ -45,7 +45,7 @@ def test_a_file_of_a_job_that_was_let_start_is_taken_away_without_a_word(node: N
     assert reconcile_node(node, ()).doubted == () and not file.exists()
 
 
-def test_what_a_job_with_a_reservation_is_told_stays(node: Node) -> None:
+def test_what_a_job_with_a_reservation_is_reported_stays(node: Node) -> None:
     """Of a rerun that was placed just now; its file may be of any age where the clock was wrong."""
     now_s = node.clock.monotonic_s()
     allocation = Allocation(
@@ -101,7 +101,7 @@ def test_what_an_epilog_has_just_given_back_does_not_return(
     ],
 )
 def test_the_draft_of_a_writer_that_was_killed_goes(node: Node, name: str) -> None:
-    """Each writer has one of its own, so nobody else writes over it."""
+    """Each writer has one of its own, so no other job writes over it."""
     drafts = [draft_of(node.run / name).with_suffix(suffix) for suffix in (".new", ".1.new")]
     for draft, age_s in zip(drafts, (YOUNG_S - 1, YOUNG_S + 1), strict=True):
         draft.parent.mkdir(parents=True, exist_ok=True)

@@ -40,7 +40,7 @@ class Store:
 
 
 class Clock(FakeClock):
-    """Something happens while somebody sleeps."""
+    """Something happens during a sleep."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ def bench_of(folder: Path, monkeypatch: pytest.MonkeyPatch, *, other_sweeps: boo
 
 
 @pytest.mark.parametrize(("age_s", "reconciled"), [(0.0, 0), (UNSWEPT_S, 0), (UNSWEPT_S + 1, 1)])
-def test_a_node_is_swept_by_whoever_finds_that_nobody_did_for_long(
+def test_a_node_is_swept_by_the_hook_that_finds_it_was_not_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_s: float, reconciled: int
 ) -> None:
     bench = bench_of(tmp_path, monkeypatch)
@@ -101,9 +101,7 @@ def test_a_lost_ledger_is_rebuilt_at_once(
     assert (bench.reconciled, bench.clock.slept) == (1, [])
 
 
-def test_nobody_waits_for_a_sweep_that_somebody_else_makes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_hook_waits_for_the_sweep_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of(tmp_path, monkeypatch, other_sweeps=True)
     bench.store.found = bench.of_age(UNSWEPT_S + 1)
     reconcile_if_due(bench.node, ())
@@ -119,7 +117,7 @@ def test_what_another_has_swept_meanwhile_is_not_swept_again(
     assert (bench.reconciled, bench.clock.slept) == (0, [])
 
 
-def test_whoever_needs_a_lost_ledger_waits_for_the_one_that_rebuilds_it(
+def test_a_hook_that_needs_a_lost_ledger_waits_for_the_one_that_rebuilds_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = bench_of(tmp_path, monkeypatch, other_sweeps=True)
@@ -129,7 +127,7 @@ def test_whoever_needs_a_lost_ledger_waits_for_the_one_that_rebuilds_it(
     assert bench.clock.slept == sorted(bench.clock.slept), "so that the one that sweeps has the processor"
 
 
-def test_nobody_waits_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_job_waits_for_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = bench_of(tmp_path, monkeypatch, other_sweeps=True)
     with pytest.raises(LedgerError, match="did not rebuild it in time"):
         reconcile_if_due(bench.node, ())

@@ -48,7 +48,7 @@ def test_what_sharing_cost_is_given_back(
     factor=st.floats(1.0, 5.0),
     looks=st.lists(st.tuples(st.integers(0, 30), st.floats(0.0, 3600.0)), max_size=40),
 )
-def test_nobody_gets_more_than_he_shared_or_than_the_factor(
+def test_no_user_gets_more_than_its_share_or_than_the_factor(
     asked_min: int, factor: float, looks: list[tuple[int, float]]
 ) -> None:
     asked_s = float(asked_min * MINUTE_S)

@@ -1,4 +1,4 @@
-"""A doubt outlives whoever had it, until a later sweep takes it up."""
+"""A doubt outlives its process until a later sweep takes it up."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_where_slurm_has_no_shards_every_job_is_left_as_it_is_and_the_log_says_w
     ]
 
 
-def test_what_is_in_the_way_is_told_once_and_anew_where_rad_toml_is_read_again(
+def test_what_is_in_the_way_is_reported_once_and_again_where_rad_toml_is_read_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -154,21 +154,21 @@ def test_what_is_in_the_way_is_told_once_and_anew_where_rad_toml_is_read_again(
     (tmp_path / "slurm.conf").write_text(without)
     made, _ = service(tmp_path, (24, 11, 5))
 
-    def told() -> int:
+    def reported() -> int:
         return sum("GresTypes has no shard" in record.getMessage() for record in caplog.records)
 
-    assert told() == 1
+    assert reported() == 1
     (tmp_path / "slurm.conf").write_text(without + "# a comment\n")
     os.utime(tmp_path / "slurm.conf", (1, 1))
     made._refresh()
     assert "slurm.conf read again" in caplog.text
-    assert told() == 1
+    assert reported() == 1
     made.in_force.reload()
-    assert told() == 2
+    assert reported() == 2
     made.stop()
 
 
-def test_a_slurm_newer_than_the_table_is_told_and_served(
+def test_a_slurm_newer_than_the_table_is_reported_and_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made, _ = service(tmp_path, (27, 5, 1))
@@ -209,7 +209,7 @@ def test_other_versions_and_operations_are_refused(tmp_path: Path, message: dict
     made.stop()
 
 
-def test_whom_a_standby_may_refuse_keeps_his_gpu_and_the_shim_hears_of_it(tmp_path: Path) -> None:
+def test_a_job_that_a_standby_may_refuse_keeps_its_gpu_and_the_shim_hears_of_it(tmp_path: Path) -> None:
     """Slurm 22.05's standby takes over and knows of no shards; what radd hears first may come from one."""
     (tmp_path / "slurm.conf").write_text(f"{SLURM_CONF}SlurmctldHost=a\nSlurmctldHost=b\n")
     slurm, clock = Shardless(), FakeClock()
@@ -302,7 +302,7 @@ def test_a_reload_while_slurm_conf_is_taken_over_is_not_undone(
     ("text", "words"),
     [('estimator = "theirs"\n' + TOML, "estimator"), ('gpu = "abacus"\n' + TOML, "abacus")],
 )
-def test_names_that_gpumemnet_lacks_are_told_at_start(tmp_path: Path, text: str, words: str) -> None:
+def test_names_that_gpumemnet_lacks_are_reported_at_start(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         Radd(write(tmp_path, text), FixedVersion(None), Heard())
 

@@ -30,9 +30,9 @@ def figures(tmp_path: Path, *options: str) -> dict[str, float]:
 def test_sharing_beats_a_gpu_each(tmp_path: Path) -> None:
     whole = figures(tmp_path, "--baseline", "whole")
     hand = figures(tmp_path, "--baseline", "hand")
-    ours = figures(tmp_path)
+    rads = figures(tmp_path)
     assert whole["median_slowdown"] == 1.0
-    assert ours["makespan_s"] < whole["makespan_s"]
+    assert rads["makespan_s"] < whole["makespan_s"]
     assert hand["mean_waiting_s"] < whole["mean_waiting_s"]
 
 
@@ -42,14 +42,14 @@ def test_jobs_of_several_gpus_share_where_slurm_can_do_it(tmp_path: Path) -> Non
     apart.write_text(
         'default_partition = "gpu"\n[partition.gpu]\ngpu_memory_mib = 80000\nshards_per_gpu = 78\n'
     )
-    ours, kept = figures(tmp_path), figures(tmp_path, "--config", str(apart))
-    assert ours["makespan_s"] < kept["makespan_s"]
+    rads, kept = figures(tmp_path), figures(tmp_path, "--config", str(apart))
+    assert rads["makespan_s"] < kept["makespan_s"]
     old = figures(tmp_path, "--slurm", "22.05")
-    assert old["mean_waiting_multi_gpu_s"] > ours["mean_waiting_multi_gpu_s"]
+    assert old["mean_waiting_multi_gpu_s"] > rads["mean_waiting_multi_gpu_s"]
 
 
 @pytest.mark.parametrize("without", ['sharing = "streams"', "[features]\nmps = false"])
-def test_without_mps_jobs_take_turns_and_that_is_told(tmp_path: Path, without: str) -> None:
+def test_without_mps_jobs_take_turns_and_that_is_reported(tmp_path: Path, without: str) -> None:
     """By memory alone, so that as many share as under MPS."""
     rows = ["collocate = true", "gpu_memory_mib = 80000", "shards_per_gpu = 78", "compute_overcommit = 0.0"]
     found = []
@@ -63,10 +63,10 @@ def test_without_mps_jobs_take_turns_and_that_is_told(tmp_path: Path, without: s
 
 def test_the_policy_that_shares_nothing_is_the_baseline(tmp_path: Path) -> None:
     """With RAD's `exclusive` and nothing known, each job has a GPU: the same as Slurm alone."""
-    ours = figures(tmp_path, "--policy", "exclusive", "--estimates", "none")
+    rads = figures(tmp_path, "--policy", "exclusive", "--estimates", "none")
     whole = figures(tmp_path, "--baseline", "whole")
-    assert ours["makespan_s"] == whole["makespan_s"]
-    assert ours["mean_completion_s"] == whole["mean_completion_s"]
+    assert rads["makespan_s"] == whole["makespan_s"]
+    assert rads["mean_completion_s"] == whole["mean_completion_s"]
 
 
 def test_it_is_the_same_each_time(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_bad_input_is_one_line(tmp_path: Path, text: str, words: str) -> None:
     assert len(result.output.strip().splitlines()) == 1
 
 
-def test_a_release_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_a_release_that_is_unknown_to_rad_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(TRACE)
     argv = ["simulate", str(tmp_path / "trace.csv"), "--gpu-memory-mib", "80000", "--slurm", "21.08"]
     result = CliRunner().invoke(main, argv)
@@ -150,7 +150,7 @@ def test_an_old_slurm_puts_jobs_back_that_a_new_one_keeps_waiting(tmp_path: Path
     assert new["requeues"] == 0 < old["requeues"]
 
 
-def test_advice_tells_what_slurms_backfill_costs(tmp_path: Path) -> None:
+def test_advice_shows_what_slurms_backfill_costs(tmp_path: Path) -> None:
     """Jobs of two GPUs hold the node up for those behind them, unless they may be passed for a while."""
     rows = (f"{45 * n},vgg{n % 3},{1 + (n % 5 == 0)},{50 if n % 7 == 1 else 10},2000\n" for n in range(40))
     (tmp_path / "jobs.csv").write_text(TRACE.partition("\n")[0] + "\n" + "".join(rows))
@@ -158,9 +158,9 @@ def test_advice_tells_what_slurms_backfill_costs(tmp_path: Path) -> None:
     found = json.loads(CliRunner().invoke(main, [*argv, "--json"]).output)
     hours = [found[way]["mean_completion_s"] / 3600 for way in ("passed", "shared")]
     assert hours[0] < 0.95 * hours[1]
-    told = f"mean completion would be {hours[0]:.3g} h instead of {hours[1]:.3g} h"
+    reported = f"mean completion would be {hours[0]:.3g} h instead of {hours[1]:.3g} h"
     shown = CliRunner().invoke(main, argv).output
-    assert "bf_min_age_reserve=14400" in shown and told in shown
+    assert "bf_min_age_reserve=14400" in shown and reported in shown
     assert "as Slurm 26.05 counts" in shown
     assert "as Slurm 24.11 counts" in CliRunner().invoke(main, [*argv, "--slurm", "24.11.5"]).output
     has_it = [*argv, "--bf-min-age-reserve", "14400"]
@@ -170,7 +170,7 @@ def test_advice_tells_what_slurms_backfill_costs(tmp_path: Path) -> None:
     assert same["shared"]["mean_completion_s"] == found["passed"]["mean_completion_s"]
 
 
-def test_where_backfill_holds_nobody_up_nothing_is_told_of_it(tmp_path: Path) -> None:
+def test_where_backfill_holds_no_job_up_nothing_is_reported(tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_text(TRACE.replace(",2,", ",1,"))
     argv = ["advise", str(tmp_path / "jobs.csv"), "--gpus-per-node", "2", "--gpu-memory-mib", "80000"]
     assert "bf_min_age_reserve" not in CliRunner().invoke(main, argv).output

@@ -32,7 +32,7 @@ CALM = Load(smact=0.02, busy=0.04, duty=0.2)
 SETTINGS = PartitionConfig(collocate=True, gpu_memory_mib=40 * 1024)
 
 
-def told(estimate: float, bound: float) -> EstimateError:
+def reported(estimate: float, bound: float) -> EstimateError:
     return EstimateError(estimate=estimate, bound=bound, quantiles=(estimate,) * len(SHARES))
 
 
@@ -207,15 +207,15 @@ def test_the_guard_stops_the_furthest_above_its_estimate_where_others_need_what_
 
 
 def test_a_job_above_its_cap_crashes_and_returns_with_a_gpu_of_its_own() -> None:
-    result = run(job(0, gib=8), job(1), errors=(told(0.4, 0.5),))
+    result = run(job(0, gib=8), job(1), errors=(reported(0.4, 0.5),))
     figures = metrics(result)
     assert (figures["crashes"], figures["recoveries"], figures["failed"]) == (2, 2, 0)
     assert all(one.whole for one in result.jobs)
     assert figures["makespan_s"] > 100.0
 
 
-def test_nobody_is_run_again_where_recovery_is_off() -> None:
-    result = run(job(0, gib=8), errors=(told(0.4, 0.5),), partition=replace(SETTINGS, recovery="off"))
+def test_no_job_is_run_again_where_recovery_is_off() -> None:
+    result = run(job(0, gib=8), errors=(reported(0.4, 0.5),), partition=replace(SETTINGS, recovery="off"))
     assert (metrics(result)["crashes"], metrics(result)["failed"]) == (1, 1)
 
 
@@ -237,7 +237,7 @@ def test_backfill_does_not_delay_what_has_a_promised_start() -> None:
 @pytest.mark.parametrize(
     ("min_age_reserve_s", "starts_s"),
     [
-        (0.0, [0.0, 0.0, 100.0, 100.0]),  # a GPU that nobody waits for has room, but its node is planned
+        (0.0, [0.0, 0.0, 100.0, 100.0]),  # a GPU that no job waits for has space, but its node is planned
         (60.0, [0.0, 0.0, 103.0, 3.0]),  # who has waited for less than that may be passed, and pays for it
         (1.0, [0.0, 0.0, 100.0, 100.0]),
     ],
@@ -275,7 +275,7 @@ def test_a_planned_start_counts_from_the_minute_before_it(began_s: float, start_
 def test_slurm_24_11_plans_whole_gpus_as_if_no_shards_were_in_use(
     gib: int, slurm: Version, start_s: float
 ) -> None:
-    """Seen there (tests/cluster/test_plans.py): a start that is planned for now lets nobody pass who would share."""
+    """Seen there (tests/cluster/test_plans.py): a start that is planned for now lets no job pass who would share."""
     result = run(
         replace(job(0, duration_s=100.0, gib=20), limit_s=600.0),
         replace(job(1, 1.0, duration_s=10.0, gib=gib), limit_s=60.0),
@@ -320,7 +320,7 @@ def test_every_job_ends_and_no_gpu_is_overfull(
         job(n, submit_s=float(s), gpus=g, duration_s=float(d), gib=m)
         for n, (s, g, d, m) in enumerate(sorted(rows))
     ]
-    result = run(*trace, nodes=2, baseline=baseline, pin=pin, errors=(told(error, error * 1.2),))
+    result = run(*trace, nodes=2, baseline=baseline, pin=pin, errors=(reported(error, error * 1.2),))
     for one in result.jobs:
         assert one.end_s is not None and one.first_start_s is not None
         assert one.first_start_s >= one.trace.submit_s
@@ -329,7 +329,7 @@ def test_every_job_ends_and_no_gpu_is_overfull(
     assert metrics(result)["failed"] == 0
 
 
-def test_alone_nobody_is_slowed_and_company_never_helps() -> None:
+def test_alone_no_job_is_slowed_and_company_never_helps() -> None:
     busy = Load(smact=0.9, busy=0.99)
     assert slowdowns([busy]) == [1.0]
     two, three = slowdowns([busy, busy]), slowdowns([busy, busy, CALM])
@@ -339,7 +339,7 @@ def test_alone_nobody_is_slowed_and_company_never_helps() -> None:
 
 
 def test_gpus_do_the_work_that_the_jobs_have() -> None:
-    """Whoever shares: activity over time comes to that of all jobs alone, and no trace ends sooner than that."""
+    """Whatever shares: activity over time comes to that of all jobs alone, and no trace ends sooner than that."""
     busy = Load(smact=0.7, busy=0.9, duty=0.8)
     result = run(*(job(n, submit_s=float(n), duration_s=100.0 + 7 * n) for n in range(20)), load=busy)
     work_s = sum(one.trace.duration_s for one in result.jobs) * busy.mean_smact

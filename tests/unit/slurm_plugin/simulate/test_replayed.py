@@ -1,4 +1,4 @@
-"""Replays beside their simulation: what is read from a run, and when a simulation counts as near."""
+"""Replays next to their simulation: what is read from a run, and when a simulation counts as near."""
 
 from __future__ import annotations
 
@@ -81,16 +81,16 @@ def test_pace_and_start_up_are_read_from_the_run_with_whole_gpus() -> None:
 
 
 def test_a_job_is_as_active_as_it_was_with_the_gpu_to_itself() -> None:
-    """The table's activity is another card's: here the job trained from 1.5 to 11.5 s at 0.3."""
-    card = {"index": 0, "name": "H100", "usable_mib": 80_000, "smact": [0.0, 0.9, 0.2, 0.3, 0.4, 0.9]}
-    samples = {"gpus": [card], "times_s": [1.0, 1.9, 2.1, 6.0, 11.0, 12.0]}
+    """The table's activity is another GPU's: here the job trained from 1.5 to 11.5 s at 0.3."""
+    physical_gpu = {"index": 0, "name": "H100", "usable_mib": 80_000, "smact": [0.0, 0.9, 0.2, 0.3, 0.4, 0.9]}
+    samples = {"gpus": [physical_gpu], "times_s": [1.0, 1.9, 2.1, 6.0, 11.0, 12.0]}
     seen = replayed.alone(WHOLE["jobs"][0], samples)
     assert seen is not None and seen.smact == pytest.approx(0.3), "whole samples alone count"
     load = replayed._load(WHOLE["jobs"][0], seen)
     assert load.mean_smact == pytest.approx(0.3)
     assert load.intensity == replayed._load(WHOLE["jobs"][0], replayed.Alone(1, 10)).intensity
-    busier = card | {"index": 1, "smact": [0.0, 0.9, 0.6, 0.7, 0.8, 0.9]}
-    two = samples | {"gpus": [card, busier]}
+    busier = physical_gpu | {"index": 1, "smact": [0.0, 0.9, 0.6, 0.7, 0.8, 0.9]}
+    two = samples | {"gpus": [physical_gpu, busier]}
     for gpu, active in (("0", 0.3), ("1", 0.7), ("0,1", 0.5)):
         found = replayed.alone(job("a", 0.0, 0.5, gpu=gpu), two)
         assert found is not None and found.smact == pytest.approx(active), "of the GPUs that it had"
@@ -146,7 +146,7 @@ def test_the_release_of_slurm_is_read() -> None:
     assert replayed.release(run("whole", slurm="unknown")) == NEWEST
 
 
-def test_a_group_is_who_trains_while_nobody_comes_or_goes() -> None:
+def test_a_group_is_who_trains_while_no_job_comes_or_goes() -> None:
     """Two share a GPU from 10 to 20 s; the first does 50 steps of 0.1 s in that time, the second all of its own."""
     first, second = job("a", 0.0, 0.0), job("b", 0.0, 9.0)
     first["runs"] = [
@@ -167,7 +167,7 @@ def test_a_group_is_who_trains_while_nobody_comes_or_goes() -> None:
 
 
 def test_what_handing_gradients_over_costs_is_read_from_steps() -> None:
-    """XLNet large takes 1.26 s for 0.2609 beside a training that fills the GPU which gathers its 411 gradients."""
+    """XLNet large takes 1.26 s for 0.2609 next to a training that fills the GPU which gathers its 411 gradients."""
     wide, full = job("a", 0.0, 0.0, gpu="0,1"), job("b", 0.0, 0.0)
     wide |= {"workload": "xlnet_large_cased_2", "gpus": 2, "step_s": 0.26, "period_s": 0.26}
     full |= {"workload": "BERT_base", "step_s": 0.1}
@@ -185,7 +185,7 @@ def test_what_handing_gradients_over_costs_is_read_from_steps() -> None:
 
 
 @pytest.mark.parametrize("recovery", ["exclusive", "escalate"])
-def test_who_told_too_little_is_simulated_from_what_he_told(recovery: str) -> None:
+def test_a_job_that_states_too_little_is_simulated_from_what_it_states(recovery: str) -> None:
     small = job("a", 0.0, 0.5, booked_mib=9 * 1024) | {
         "peak_mib": 4000,
         "admin_comment": "rad: recovered estimate_mib=2700 restart=1 - out of GPU memory",

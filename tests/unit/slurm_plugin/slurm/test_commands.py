@@ -132,7 +132,7 @@ def test_a_hook_has_one_question_about_its_job_and_none_about_slurm_s_configurat
         slurm.update(12, JobChange(start_in_s=5))
         assert [(*argv[:2], argv[-1])[: 3 if argv[0] == "squeue" else 2] for argv in slurm.asked] == [
             ("squeue", "-a", "12"),
-            ("squeue", "-a", "7_3"),  # what scontrol is told is this job, and this job alone
+            ("squeue", "-a", "7_3"),  # scontrol is asked about this job alone
             ("scontrol", "requeue"),
             ("scontrol", "update"),
         ]

@@ -1,4 +1,4 @@
-"""What scontrol is told is this job, and nothing of another user's."""
+"""scontrol is asked about this job and nothing of another user's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Shown(SlurmCommands):
 
     def __init__(self, rows: dict[str, list[dict[str, str]]], owners: dict[int, int] | None = None) -> None:
         super().__init__(slurm_conf=str(Path("/nonexistent")), owners=owners)
-        self.rows, self.told, self.asked = rows, [], 0  # type: ignore[var-annotated]
+        self.rows, self.reported, self.asked = rows, [], 0  # type: ignore[var-annotated]
 
     def columns(self, program: str, columns: Columns, *which: str) -> bytes:
         self.asked += 1
@@ -36,12 +36,12 @@ class Shown(SlurmCommands):
         return "".join(f"{row}\n" for row in shown).encode()
 
     def ask(self, *argv: str, pings: bool = False) -> str:
-        self.told.append(argv)
+        self.reported.append(argv)
         return ""
 
 
 @pytest.mark.parametrize(
-    ("row", "found", "told"),
+    ("row", "found", "reported"),
     [
         (PLAIN, {}, "12"),
         (TASK, {"7_3": [TASK]}, "7_3"),
@@ -50,14 +50,14 @@ class Shown(SlurmCommands):
     ],
     ids=["a job", "a task", "tasks that wait", "a component"],
 )
-def test_a_job_is_told_by_its_own_name(
-    row: dict[str, str], found: dict[str, list[dict[str, str]]], told: str
+def test_a_job_is_recognised_by_its_own_name(
+    row: dict[str, str], found: dict[str, list[dict[str, str]]], reported: str
 ) -> None:
     job = row["JobID"]
     slurm = Shown({job: [row], **found}, {int(job): 1000})
     slurm.requeue(int(job))
     slurm.requeue(int(job))
-    assert slurm.told == [("scontrol", "requeue", told)] * 2
+    assert slurm.reported == [("scontrol", "requeue", reported)] * 2
     assert slurm.asked <= 4, "a name is checked once"
 
 
@@ -80,13 +80,13 @@ def test_a_job_is_told_by_its_own_name(
         ({**COMPONENT, "HetJobOffset": "\ufffd"}, {}),
     ],
 )
-def test_a_name_that_finds_anything_else_is_not_told(
+def test_a_name_that_finds_anything_else_is_not_reported(
     row: dict[str, str], found: dict[str, list[dict[str, str]]]
 ) -> None:
     slurm = Shown({"12": [row], **found})
     with pytest.raises(SlurmError):
         slurm.requeue(12)
-    assert slurm.told == []
+    assert slurm.reported == []
 
 
 def test_a_job_of_another_owner_than_the_hook_s_is_left_alone() -> None:
@@ -99,7 +99,7 @@ def test_a_job_of_another_owner_than_the_hook_s_is_left_alone() -> None:
         slurm = Shown({"12": [PLAIN]}, {12: 5})
         with pytest.raises(SlurmError, match="to its hook"):
             act(slurm)
-        assert slurm.told == []
+        assert slurm.reported == []
 
 
 @pytest.mark.parametrize("word", ["7,8", "7_[1]", "0", "-7", "٧", "7\n", "", "all"])

@@ -1,4 +1,4 @@
-"""Clusters on which no GPU can be shared: each is told in one line, and what Slurm would refuse is not asked for."""
+"""Clusters on which no GPU can be shared: each reported in one line; what Slurm would refuse is not requested."""
 
 from __future__ import annotations
 

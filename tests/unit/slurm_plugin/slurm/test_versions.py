@@ -41,6 +41,6 @@ def test_a_release_that_is_none_is_refused(text: str) -> None:
         release(text)
 
 
-def test_versions_outside_the_table_are_told() -> None:
+def test_versions_outside_the_table_are_reported() -> None:
     assert known((22, 5, 0)) and known((26, 5, 5))
     assert not known((21, 8, 8)) and not known((26, 11, 0))

@@ -22,7 +22,7 @@ from slurm_plugin.core.errors import EstimateError
 
 TODAY = date(2026, 11, 22)
 MIB = 1 << 20
-TOLD = {
+REPORTED = {
     "device": {"gpu": "NVIDIA H200", "torch": "2.11", "cuda": "13.0", "cudnn": "9.19", "driver": "580.159",
                "memory_bytes": 144384 * MIB, "multiprocessors": 132, "threads": 2048},
     "conv": {"base_bytes": 760 * MIB},
@@ -36,10 +36,10 @@ TOLD = {
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Programs of the names that measure; they print what they are asked for from a file beside them."""
+    """Programs of the names that measure; they print what they are asked for from a file next to them."""
     folder = tmp_path_factory.mktemp("programs")
     convolutions = {str(seed): recorded.convolutions(recorded.sweeps()[seed]) for seed in range(2)}
-    (folder / "told.json").write_text(json.dumps(TOLD | convolutions))
+    (folder / "told.json").write_text(json.dumps(REPORTED | convolutions))
     for name in {part.program for part in PARTS}:
         (folder / name).write_text(
             "import json, sys\nfrom pathlib import Path\n"
@@ -78,7 +78,7 @@ def test_a_second_gpu_is_added(tmp_path: Path, programs: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["nonsense\n", "a,b\n1,2\n"])
-def test_a_table_that_is_not_ours_is_left_alone(tmp_path: Path, programs: Path, text: str) -> None:
+def test_a_table_that_is_not_rads_is_left_alone(tmp_path: Path, programs: Path, text: str) -> None:
     out = tmp_path / "rules.csv"
     out.write_text(text)
     with pytest.raises(EstimateError, match="columns must be"):
@@ -112,7 +112,7 @@ def test_a_dry_run_of_the_short_way_is_refused() -> None:
     assert done.exit_code == 2
 
 
-def test_what_was_found_stands_beside_what_counted(tmp_path: Path, programs: Path) -> None:
+def test_what_was_found_stands_next_to_what_counted(tmp_path: Path, programs: Path) -> None:
     out = tmp_path / "rules.csv"
     table = rules.measure(
         sys.executable, {}, out=out, today=TODAY, progress=lambda line: None, programs=programs
@@ -126,8 +126,8 @@ def test_a_workspace_that_does_not_stay_costs_no_other_number(tmp_path: Path, pr
     folder.mkdir()
     for path in programs.iterdir():
         (folder / path.name).write_text(path.read_text())
-    told = json.loads((programs / "told.json").read_text())
-    (folder / "told.json").write_text(json.dumps(told | {"cublas": told["cublas"] | {"lt_bytes": 0}}))
+    reported = json.loads((programs / "told.json").read_text())
+    (folder / "told.json").write_text(json.dumps(reported | {"cublas": reported["cublas"] | {"lt_bytes": 0}}))
     out = tmp_path / "rules.csv"
     measure(out, folder)
     names = {rule.name for rule in read_site_table(out) if rule.library == "cublas"}

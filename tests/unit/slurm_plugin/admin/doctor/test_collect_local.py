@@ -13,7 +13,9 @@ SHOWN = {
 }
 
 
-def test_a_unit_that_is_not_installed_is_told_from_one_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_that_is_not_installed_is_distinguished_from_one_that_failed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def systemctl(argv: Sequence[str], *, timeout_s: float) -> str:
         return SHOWN[argv[-1]]
 

@@ -86,7 +86,7 @@ def do(finding: Finding) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_is_found_and_its_fix_mends_it(etc: Path, fault: Fault) -> None:
+def test_a_fault_is_found_and_its_fix_removes_it(etc: Path, fault: Fault) -> None:
     right = said(troubles(etc, fault))
     seed(fault, etc)
     found = [each for each in troubles(etc, fault) if (each.subject, each.text) not in right]
@@ -130,8 +130,10 @@ def test_the_page_of_the_manual(tmp_path: Path, golden: Golden) -> None:
         modes = {name: (etc / name).stat().st_mode for name in fault.modes if (etc / name).exists()}
         seed(fault, etc)
         found = [each for each in troubles(etc, fault) if (each.subject, each.text) not in right[fault.old]]
-        told = next(each for each in found if fault.says in each.text)
-        words = [as_admins_see_it(text, etc) for text in (f"{told.subject}: {told.text}", told.fix)]
+        reported = next(each for each in found if fault.says in each.text)
+        words = [
+            as_admins_see_it(text, etc) for text in (f"{reported.subject}: {reported.text}", reported.fix)
+        ]
         rows.append(f"| {fault.name} | {words[0]} | {words[1]} |")
         for name, content in before.items():
             (etc / name).write_bytes(content)

@@ -180,11 +180,13 @@ def test_shards_of_a_node_are_spread_over_the_gpus_that_slurm_found(lines: tuple
         "node": "n1",
         "readings": tuple(reading(n, memory_total_bytes=100 * GIB) for n in range(4)),
     }
-    told = troubles(dataclasses.replace(GOOD, **here))
-    assert [each.level for each in told] == ["fail"] * 4 and "98 shards for each GPU" in told[0].fix
+    reported = troubles(dataclasses.replace(GOOD, **here))
+    assert [each.level for each in reported] == ["fail"] * 4 and "98 shards for each GPU" in reported[0].fix
     few = tuple(line | ({"count": "400"} if "count" in line else {}) for line in lines)
-    told = troubles(dataclasses.replace(GOOD, **{**changes, "gres": ConfFile(lines=few)}))
-    assert any("GPUs have 100 shards" in each.text and "shards_per_gpu = 100" in each.fix for each in told)
+    reported = troubles(dataclasses.replace(GOOD, **{**changes, "gres": ConfFile(lines=few)}))
+    assert any(
+        "GPUs have 100 shards" in each.text and "shards_per_gpu = 100" in each.fix for each in reported
+    )
 
 
 def test_slurmctlds_own_word_goes_before_the_files():
@@ -199,11 +201,11 @@ def test_slurmctlds_own_word_goes_before_the_files():
     facts = dataclasses.replace(GOOD, config=sharing(gpu_type="h200"), live=live, gres=shards)
     assert troubles(facts) == []
     drained = {**row, "state": "IDLE+DRAIN", "reason": "gres/shard"}
-    told = troubles(dataclasses.replace(facts, live=dataclasses.replace(live, nodes={"n1": drained})))
-    assert [each.fix for each in told] == ["run: scontrol update NodeName=n1 State=RESUME"]
+    reported = troubles(dataclasses.replace(facts, live=dataclasses.replace(live, nodes={"n1": drained})))
+    assert [each.fix for each in reported] == ["run: scontrol update NodeName=n1 State=RESUME"]
     behind = dataclasses.replace(live, settings={**live.settings, "grestypes": "gpu"})
-    told = troubles(dataclasses.replace(facts, live=behind))
-    assert [each.fix for each in told] == ["run: systemctl restart slurmctld"]
+    reported = troubles(dataclasses.replace(facts, live=behind))
+    assert [each.fix for each in reported] == ["run: systemctl restart slurmctld"]
 
 
 def test_on_a_configless_node_a_fix_is_for_the_controllers_files():
@@ -217,14 +219,14 @@ def test_on_a_configless_node_a_fix_is_for_the_controllers_files():
         lua_files={},
         radd_here=True,
     )
-    told = {each.subject: each for each in troubles(node)}
+    reported = {each.subject: each for each in troubles(node)}
     assert (
-        told["slurm.conf"].fix.startswith("on the controller")
-        and "GresTypes=gpu,shard" in told["slurm.conf"].fix
+        reported["slurm.conf"].fix.startswith("on the controller")
+        and "GresTypes=gpu,shard" in reported["slurm.conf"].fix
     )
-    assert not told["slurm.conf"].actions
-    assert "/etc/slurm/rad (slurmctld sends no folders) lacks rad_cli.lua" in told["cli_filter.lua"].text
-    assert told["job_submit.lua"].level == "unseen"
+    assert not reported["slurm.conf"].actions
+    assert "/etc/slurm/rad (slurmctld sends no folders) lacks rad_cli.lua" in reported["cli_filter.lua"].text
+    assert reported["job_submit.lua"].level == "unseen"
 
 
 LUA = {"rad_settings.lua": "", **{path.name: path.read_text() for path in lua_folder().glob("rad*.lua")}}
@@ -236,28 +238,28 @@ OLDER = {name: LUA[name] for name in ("rad_cli.lua", "rad_json.lua", "rad_settin
 def test_files_of_another_release_work_and_are_to_be_renewed():
     """After an upgrade, before `rad install`: rad.lua of before needs none of the files that the new one came with."""
     assert troubles(dataclasses.replace(GOOD, lua_files=LUA)) == []
-    (told,) = troubles(dataclasses.replace(GOOD, lua_files=OLDER))
-    assert (told.level, told.subject, told.fix) == ("warn", "job_submit.lua", "run: rad install")
-    assert "work, but differ from this release: rad.lua, rad_fallback.lua, rad_job.lua" in told.text
+    (reported,) = troubles(dataclasses.replace(GOOD, lua_files=OLDER))
+    assert (reported.level, reported.subject, reported.fix) == ("warn", "job_submit.lua", "run: rad install")
+    assert "work, but differ from this release: rad.lua, rad_fallback.lua, rad_job.lua" in reported.text
     newer = {**LUA, "rad.lua": LUA["rad.lua"] + "-- more\n", "rad_stamp.lua": None}
-    (told,) = troubles(dataclasses.replace(GOOD, lua_files=newer))
-    assert told.text.endswith("differ from this release: rad.lua"), "what cannot be read is not judged"
+    (reported,) = troubles(dataclasses.replace(GOOD, lua_files=newer))
+    assert reported.text.endswith("differ from this release: rad.lua"), "what cannot be read is not judged"
     without = {name: text for name, text in LUA.items() if name != "rad_settings.lua"}
     assert [each.level for each in troubles(dataclasses.replace(GOOD, lua_files=without))] == ["warn", "warn"]
 
 
 @pytest.mark.parametrize(
-    ("gone", "told"),
+    ("gone", "reported"),
     [
         ("rad_stamp.lua", {"job_submit.lua": "fail"}),
         ("rad_json.lua", {"job_submit.lua": "fail", "cli_filter.lua": "warn"}),
         ("rad_cli.lua", {"cli_filter.lua": "warn"}),
     ],
 )
-def test_what_lua_cannot_load_is_a_loss(gone: str, told: dict[str, str]):
+def test_what_lua_cannot_load_is_a_loss(gone: str, reported: dict[str, str]):
     files = {name: text for name, text in LUA.items() if name != gone}
     found = troubles(dataclasses.replace(GOOD, lua_files=files))
-    assert {each.subject: each.level for each in found} == told
+    assert {each.subject: each.level for each in found} == reported
     assert all(f"lacks {gone}: " in each.text for each in found)
 
 
@@ -269,24 +271,24 @@ def test_what_lua_cannot_load_is_a_loss(gone: str, told: dict[str, str]):
         ((24, 11, 5), "gpu:4,shard:0", ["unseen"]),
     ],
 )
-def test_a_standby_needs_all_of_ours_and_one_without_shards_is_told(
+def test_a_standby_needs_all_of_rads_and_one_without_shards_is_reported(
     version: tuple[int, int, int], gres: str, levels: list[str]
 ):
     live = Live(settings=SLURM, partitions={}, nodes={"n1": {"gres": gres}})
     pair = dataclasses.replace(GOOD, controllers=("a", "b"), live=live, version=version)
-    told = [each for each in examine(pair) if each.subject == "standby"]
-    assert [each.level for each in told] == levels
-    assert told[0].text.startswith("b: radd, the key and the Lua files belong there as on a")
-    assert all("start slurmctld on a again" in each.fix for each in told[1:])
+    reported = [each for each in examine(pair) if each.subject == "standby"]
+    assert [each.level for each in reported] == levels
+    assert reported[0].text.startswith("b: radd, the key and the Lua files belong there as on a")
+    assert all("start slurmctld on a again" in each.fix for each in reported[1:])
     assert not [each for each in examine(GOOD) if each.subject == "standby"]
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_a_slurmctld_that_does_not_answer_is_told(name: str):
+def test_a_slurmctld_that_does_not_answer_is_reported(name: str):
     live = Live(settings=SLURM, silent=(name,))
     findings = examine(dataclasses.replace(GOOD, controllers=("a", "b"), live=live))
-    told = [each for each in findings if (each.subject, each.level) == ("standby", "warn")]
-    assert [each.text.partition(":")[0] for each in told] == [f"slurmctld on {name} does not answer"]
+    reported = [each for each in findings if (each.subject, each.level) == ("standby", "warn")]
+    assert [each.text.partition(":")[0] for each in reported] == [f"slurmctld on {name} does not answer"]
 
 
 @pytest.mark.parametrize(
@@ -303,14 +305,14 @@ def test_a_slurmctld_that_does_not_answer_is_told(name: str):
 def test_with_a_standby_shards_have_their_type_in_slurm_conf(gres: str, fix: str | None):
     """Without it a takeover cost 22.05 its shards and 24.11 its nodes."""
     row = {"nodename": "n[1-2]", "cpus": "8", "gres": gres}
-    told = [
+    reported = [
         each
         for each in examine(dataclasses.replace(GOOD, controllers=("a", "b"), **nodes(row)))
         if (each.subject, each.level) == ("standby", "fail")
     ]
-    assert bool(told) == (fix is not None)
+    assert bool(reported) == (fix is not None)
     if fix is not None:
-        assert fix in told[0].fix and "n[1-2]" in told[0].text
+        assert fix in reported[0].fix and "n[1-2]" in reported[0].text
     alone = examine(dataclasses.replace(GOOD, controllers=("a",), **nodes(row)))
     assert not [each for each in alone if each.subject == "standby"]
 
@@ -666,7 +668,7 @@ class TestGather:
 
     @pytest.mark.parametrize("order", [0, 1])
     def test_radd_belongs_on_each_controller(self, tmp_path: Path, order: int):
-        """Of two lines for controllers the last one counted, so nobody missed radd on the first."""
+        """Of two lines for controllers the last one counted, so no job missed radd on the first."""
         config = self.files(tmp_path)
         named = [socket.gethostname(), "another"]
         lines = [f"SlurmctldHost={name}(127.0.0.1)\n" for name in (named[order], named[1 - order])]
@@ -675,18 +677,18 @@ class TestGather:
         assert facts.radd_here and facts.controllers == (named[order], named[1 - order])
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-    @pytest.mark.parametrize(("owner", "told"), [("nobody", ""), ("root", "chown nobody")])
-    def test_radd_must_be_able_to_read_the_key(self, tmp_path: Path, owner: str, told: str):
+    @pytest.mark.parametrize(("owner", "reported"), [("nobody", ""), ("root", "chown nobody")])
+    def test_radd_must_be_able_to_read_the_key(self, tmp_path: Path, owner: str, reported: str):
         config = self.files(tmp_path)
         host = socket.gethostname().partition(".")[0]
         with (tmp_path / "slurm.conf").open("a") as file:
             file.write(f"SlurmUser=nobody\nSlurmctldHost={host}\n")
         shutil.chown(tmp_path / "key", owner)
         error = gather(config, {}, SystemClock()).key_error
-        assert error is not None and (error == "" if not told else told in error)
+        assert error is not None and (error == "" if not reported else reported in error)
 
     @pytest.mark.parametrize(
-        ("answer", "told"),
+        ("answer", "reported"),
         [
             (b'{"v": 1, "pong": true}\n', "ok"),
             (b'{"v": 1, "pong": true, "leaves_jobs": ""}\n', "ok"),
@@ -695,13 +697,13 @@ class TestGather:
             (b'{"error": "no"}\n', "not radd's"),
         ],
     )
-    def test_radd_is_asked(self, tmp_path: Path, answer: bytes, told: str):
+    def test_radd_is_asked(self, tmp_path: Path, answer: bytes, reported: str):
         facts = self.answered(tmp_path, answer)
         assert facts.radd is not None
-        assert told in facts.radd and facts.undecided == 0
+        assert reported in facts.radd and facts.undecided == 0
 
     @pytest.mark.parametrize(
-        ("told", "undecided"),
+        ("reported", "undecided"),
         [
             ({"undecided": 3, "undecided_age_s": 60}, 3),
             ({"undecided": 3, "undecided_age_s": 86_400}, 0),
@@ -710,17 +712,17 @@ class TestGather:
             ({}, 0),
         ],
     )
-    def test_what_radd_missed_within_a_day_is_told(
-        self, tmp_path: Path, told: dict[str, object], undecided: int
+    def test_what_radd_missed_within_a_day_is_reported(
+        self, tmp_path: Path, reported: dict[str, object], undecided: int
     ):
-        facts = self.answered(tmp_path, json.dumps({"v": 1, "pong": True, **told}).encode() + b"\n")
+        facts = self.answered(tmp_path, json.dumps({"v": 1, "pong": True, **reported}).encode() + b"\n")
         assert (facts.radd, facts.undecided) == ("ok", undecided)
         of_radd = [each for each in check_controller(facts) if each.subject == "radd"]
         assert [each.level for each in of_radd] == ["ok", *(["warn"] if undecided else [])]
         assert not undecided or of_radd[1].text.startswith("3 submissions")
 
     def answered(self, tmp_path: Path, answer: bytes) -> Facts:
-        """Return what is found beside a radd that answers so."""
+        """Return what is found next to a radd that answers so."""
         config = self.files(tmp_path)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(tmp_path / "radd.sock"))
@@ -763,16 +765,16 @@ class TestGather:
         assert result.exit_code == 1
 
 
-def test_shards_leave_room_for_mps_servers() -> None:
+def test_shards_leave_space_for_mps_servers() -> None:
     rows = tuple(row | ({"count": "139"} if "count" in row else {}) for row in GRES)
     config = sharing()
     config = dataclasses.replace(
         config, partitions={"gpu": dataclasses.replace(config.partitions["gpu"], shards_per_gpu=139)}
     )
     facts = dataclasses.replace(GOOD, gres=ConfFile(lines=rows), config=config)
-    told = [found for found in examine(facts) if "leave no memory for MPS" in found.text]
-    assert [found.level for found in told] == ["warn", "warn"]
-    assert "count=138" in told[0].fix.lower() and "shards_per_gpu = 138" in told[0].fix
+    reported = [found for found in examine(facts) if "leave no memory for MPS" in found.text]
+    assert [found.level for found in reported] == ["warn", "warn"]
+    assert "count=138" in reported[0].fix.lower() and "shards_per_gpu = 138" in reported[0].fix
     streams = dataclasses.replace(config.partitions["gpu"], sharing="streams")
     plain = dataclasses.replace(facts, config=dataclasses.replace(config, partitions={"gpu": streams}))
     assert not [found for found in examine(plain) if "leave no memory for MPS" in found.text]

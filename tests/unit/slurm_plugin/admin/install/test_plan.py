@@ -124,7 +124,7 @@ def test_a_node_with_gpus_of_several_types_gets_a_table_for_each(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("version", "spread"), [((22, 5, 8), 0), ((24, 11, 5), 4), (None, 0)])
-def test_a_slurm_that_can_share_jobs_of_several_gpus_is_told_to(
+def test_a_slurm_that_can_share_jobs_of_several_gpus_is_informed_to(
     version: tuple[int, int, int] | None, spread: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(values_module, "installed_version", lambda: version)
@@ -234,7 +234,7 @@ def test_a_first_install_that_is_cut_off_anywhere_is_taken_back_whole(
 def test_an_upgrade_that_is_cut_off_anywhere_is_finished_by_the_next_of_any_release(
     tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it had renewed by then was nobody's: not changed for ever, and its release beside all later ones."""
+    """What it had renewed by then was no job's: not changed for ever, and its release next to all later ones."""
     install(tmp_path)
     script = tmp_path / "etc/slurm/job_submit.lua"
     everything = list(tmp_path.rglob("*.lua"))
@@ -258,7 +258,7 @@ def test_an_upgrade_that_is_cut_off_anywhere_is_finished_by_the_next_of_any_rele
     assert max(seconds_of(path) for path in everything) == seconds_of(script)
 
 
-def test_an_upgrade_that_is_cut_off_before_slurmctld_was_told_is_told_of_by_the_next(tmp_path: Path) -> None:
+def test_an_upgrade_cut_off_before_slurmctld_was_informed_is_reported_by_the_next(tmp_path: Path) -> None:
     install(tmp_path)
     script = tmp_path / "etc/slurm/job_submit.lua"
     os.utime(script, (1000, 1000))
@@ -277,7 +277,7 @@ def test_a_script_of_the_sites_own_loads_what_a_release_renews(tmp_path: Path):
     assert seconds_of(script) > 1000
 
 
-def test_an_upgrade_takes_what_it_is_not_told_from_what_is_there(tmp_path: Path) -> None:
+def test_an_upgrade_takes_what_it_is_not_distinguished_from_what_is_there(tmp_path: Path) -> None:
     """`rad install` alone gave radd to another user, and asked a controller for the memory of its GPUs."""
     slurm_conf = tmp_path / "etc/slurm/slurm.conf"
     slurm_conf.parent.mkdir(parents=True)
@@ -364,12 +364,12 @@ def test_doctor_says_of_a_lua_file_what_install_would_do(tmp_path: Path, how: st
     known = {"changed": listed[str(path)], "unknown": frozenset[str](), "older": {edited}}
     manifest.write_bytes(list_of({**listed, str(path): known[how]}))
 
-    def told() -> Finding:
+    def reported() -> Finding:
         facts = gather(tmp_path / "rad.toml", {"SLURM_CONF": f"{tmp_path}/slurm.conf"}, SystemClock())
         return next(each for each in check_lua(facts) if each.subject == "job_submit.lua")
 
     steps = {step.path: step for step in plan(values, places, root=root, gpus=gpus, with_key=False)}
-    found = told()
+    found = reported()
     assert found.level == "warn" and "rad_job.lua" in found.text
     if how == "older":
         assert (steps[path].action, found.fix) == ("update", "run: rad install")
@@ -381,7 +381,7 @@ def test_doctor_says_of_a_lua_file_what_install_would_do(tmp_path: Path, how: st
     path.write_bytes(steps[path].content)
     script = tmp_path / "job_submit.lua"
     script.write_text(script.read_text() + "-- another line\n")
-    assert (told().level, told().text) == ("ok", f"calls RAD; not changed, because {whys['changed']}")
+    assert (reported().level, reported().text) == ("ok", f"calls RAD; not changed, because {whys['changed']}")
 
 
 def test_without_gpus_and_without_their_memory_it_asks(tmp_path: Path):

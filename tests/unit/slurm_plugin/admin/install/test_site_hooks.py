@@ -1,4 +1,4 @@
-"""Hooks of a site's own, in every way that slurm.conf(5) lets them be named: found, and ours put beside them."""
+"""A site's own hooks, in every way that slurm.conf(5) lets them be named: found, and RAD's put next to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def script(path: Path, text: str = SITE) -> Path:
     return path
 
 
-def told(folder: Path, version: tuple[int, int, int]) -> dict[str, Finding]:
+def reported(folder: Path, version: tuple[int, int, int]) -> dict[str, Finding]:
     path = folder / "slurm.conf"
     conf = read_conf(path)
     scripts = hook_scripts(conf, path, version)
@@ -72,7 +72,7 @@ def etc(tmp_path: Path) -> Path:
     ],
     ids=str,
 )
-def test_what_is_missing_is_put_beside_the_sites_own(
+def test_what_is_missing_is_put_next_to_the_sites_own(
     etc: Path, names: tuple[str, ...], version: tuple[int, int, int]
 ) -> None:
     for name in ("site.sh", "other.sh", "d/1.sh"):
@@ -82,28 +82,28 @@ def test_what_is_missing_is_put_beside_the_sites_own(
         f"{hook}={name.format(etc=etc)}" for name in names for hook in ("Prolog", "Epilog", "TaskProlog")
     ]
     (etc / "slurm.conf").write_text("\n".join(lines) + "\n")
-    found = told(etc, version)
+    found = reported(etc, version)
     both = len(names) == 2 and "rad" in names[0] and version == NEW
     assert found["Prolog"].level == ("ok" if both else "fail"), "before 24.11 the last line alone counts"
     for hook in found:
-        if (finding := told(etc, version)[hook]).level == "fail":
+        if (finding := reported(etc, version)[hook]).level == "fail":
             do(finding)
-    assert {each.level for each in told(etc, version).values()} == {"ok"}
+    assert {each.level for each in reported(etc, version).values()} == {"ok"}
     left = (etc / "slurm.conf").read_text().splitlines()
     assert set(lines) <= set(left), "the site's own lines stay"
 
 
-def test_a_pattern_that_ours_would_not_match_is_left_to_a_person(etc: Path) -> None:
+def test_a_pattern_that_rad_would_not_match_is_left_to_a_person(etc: Path) -> None:
     script(etc / "d/1.site")
     (etc / "slurm.conf").write_text(f"Prolog={etc}/d/*.site\n")
-    assert "put a script" in told(etc, NEW)["Prolog"].fix and not told(etc, NEW)["Prolog"].actions
+    assert "put a script" in reported(etc, NEW)["Prolog"].fix and not reported(etc, NEW)["Prolog"].actions
 
 
 def test_no_line_of_shell_is_put_into_what_is_none(etc: Path) -> None:
     script(etc / "site.py", "#!/usr/bin/env python3\nprint()\n")
     (etc / "slurm.conf").write_text(f"Prolog={etc}/site.py\nTaskProlog={etc}/site.py\n")
-    assert told(etc, NEW)["Prolog"].actions, "slurm.conf gets a line more"
-    for finding in (told(etc, OLD)["Prolog"], told(etc, NEW)["TaskProlog"]):
+    assert reported(etc, NEW)["Prolog"].actions, "slurm.conf gets a line more"
+    for finding in (reported(etc, OLD)["Prolog"], reported(etc, NEW)["TaskProlog"]):
         assert "no shell script" in finding.fix and not finding.actions
 
 
@@ -111,7 +111,7 @@ def test_a_task_prolog_that_refuses_is_heard_by_the_sites_own(etc: Path) -> None
     """A job that was put back must not start: TaskProlog says so by its status."""
     site = script(etc / "site.sh", "#!/bin/sh\necho export SITE=1\n")
     (etc / "slurm.conf").write_text(f"TaskProlog={site}\n")
-    do(told(etc, NEW)["TaskProlog"])
+    do(reported(etc, NEW)["TaskProlog"])
     assert subprocess.run([site], check=True, capture_output=True, text=True).stdout == "export SITE=1\n"
     script(etc / "rad" / "task_prolog.sh", "#!/bin/sh\nexit 1\n")
     assert subprocess.run([site], check=False).returncode == 1

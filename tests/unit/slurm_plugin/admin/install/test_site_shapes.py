@@ -254,7 +254,7 @@ def test_shards_never_promise_more_than_a_gpu_has(memory_mib: int, count: int) -
     assert count * size <= memory_mib and (not size or count * size > memory_mib / 2 or size == 1024)
 
 
-def test_mps_beside_shards_is_no_secret(site: Site) -> None:
+def test_mps_next_to_shards_is_reported(site: Site) -> None:
     site.change("GresTypes=gpu ", "GresTypes=gpu,mps ")
     site.change("gpu:a100:4", "gpu:a100:4,mps:400")
     plan = site.install()
@@ -365,7 +365,7 @@ def test_bytes_come_back_from_text(lines: list[tuple[str, bool]], ended: bool) -
 # Uninstall
 
 
-def test_shards_of_a_site_stay_where_slurm_starts_nothing_of_ours(site: Site) -> None:
+def test_shards_of_a_site_stay_where_slurm_starts_nothing_of_rads(site: Site) -> None:
     """RAD's own files were written, and Slurm's were refused or never changed."""
     site.change("GresTypes=gpu ", "GresTypes=gpu,shard ")
     site.change("gpu:a100:4", "gpu:a100:4,shard:152")

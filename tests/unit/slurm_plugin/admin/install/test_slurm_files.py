@@ -48,7 +48,7 @@ shards_per_gpu = 38
 
 
 class Site:
-    """A site's files in a folder, and what `rad install` writes beside them."""
+    """A site's files in a folder, and what `rad install` writes next to them."""
 
     def __init__(self, folder: Path) -> None:
         self.slurm, self.rad = folder / "slurm", folder / "rad"
@@ -137,7 +137,7 @@ def site(tmp_path: Path) -> Site:
 def test_with_a_standby_shards_are_written_with_their_type(
     site: Site, version: tuple[int, int, int], standby: str, gpus: str, gres: str
 ) -> None:
-    """Else a takeover costs 22.05 its shards and 24.11 its nodes, long after anybody thinks of these lines."""
+    """Else a takeover costs 22.05 its shards and 24.11 its nodes, long after any job thinks of these lines."""
     if "Backup" in standby:
         standby = f"ControlMachine=ctl\n{standby}"
         site.change("SlurmctldHost=ctl\n", "")
@@ -154,7 +154,7 @@ def test_with_a_standby_shards_are_written_with_their_type(
 def test_a_plain_site_gets_what_sharing_needs(site: Site) -> None:
     plan = site.install()
     before = {"clustername": "lab", "slurmctldhost": "ctl", "defmempercpu": "4000"}
-    ours = {
+    rads = {
         "grestypes": "gpu,shard",
         "selecttype": "select/cons_tres",
         "selecttypeparameters": "CR_Core_Memory,LL_SHARED_GRES",
@@ -168,7 +168,7 @@ def test_a_plain_site_gets_what_sharing_needs(site: Site) -> None:
     found = site.settings()
     assert {name: found[name] for name in found if "name" not in name or name == "clustername"} == {
         **before,
-        **ours,
+        **rads,
     }
     assert gres_of_nodes(site.slurm / "slurm.conf") == ("gpu:a100:4,shard:152",)
     gres = read_conf(site.slurm / "gres.conf")
@@ -408,7 +408,7 @@ def test_a_line_ends_where_slurm_ends_it(site: Site, sign: str) -> None:
     assert {name: content for name, content in site.files().items() if name in before} == before
 
 
-def test_what_the_site_changed_since_stays_when_ours_goes(site: Site) -> None:
+def test_what_the_site_changed_since_stays_when_rad_goes(site: Site) -> None:
     site.install()
     site.change("ClusterName=lab\n", "ClusterName=lab\nMailProg=/bin/true\n")
     site.install()
@@ -441,7 +441,7 @@ def test_undo_gives_back_what_was_there(before: str, after: str, tail: str) -> N
     assert without is None or sorted(without) == sorted(before + tail)
 
 
-def test_gpus_without_a_type_are_told_of_where_slurm_mixes_them_up(site: Site) -> None:
+def test_gpus_without_a_type_are_informed_of_where_slurm_mixes_them_up(site: Site) -> None:
     """`rad doctor` warns of them right after; how a site names its GPUs is its own, and no reason to refuse."""
     assert not site.plan(OLD).warnings
     site.change("gpu:a100:4", "gpu:4")

@@ -1,4 +1,4 @@
-"""Files change together or not at all: with what hinders it told before, and after a kill at each single step."""
+"""Files change together or not at all: obstacles are reported before, and a kill at any step changes nothing."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_an_undoing_that_is_killed_itself_is_done_by_the_next(tmp_path: Path) ->
     assert step > 3
 
 
-def test_what_an_admin_changed_after_the_kill_is_left_alone_and_told(tmp_path: Path) -> None:
+def test_what_an_admin_changed_after_the_kill_is_left_alone_and_reported(tmp_path: Path) -> None:
     for step in range(1, 99):  # until it is killed between the first file and the last
         folder = site(tmp_path / str(step))
         assert dies_at(step, lambda folder=folder: change(folder))  # type: ignore[misc]
@@ -138,14 +138,14 @@ def refused(folder: Path, why: str) -> None:
     assert state(folder) == before
 
 
-def test_a_dangling_link_is_told_before(tmp_path: Path) -> None:
+def test_a_dangling_link_is_reported_before(tmp_path: Path) -> None:
     folder = site(tmp_path / "a")
     (folder / "slurm/hook.sh").unlink()
     (folder / "slurm/hook.sh").symlink_to("/nowhere/hook.sh")
     refused(folder, "a link that leads nowhere (/nowhere/hook.sh)")
 
 
-def test_a_folder_that_is_missing_is_told_before(tmp_path: Path) -> None:
+def test_a_folder_that_is_missing_is_reported_before(tmp_path: Path) -> None:
     folder = site(tmp_path / "a")
     write = Write(path=folder / "slurm/prolog.d/50-rad", old=None, new=b"#!/bin/sh\n")
     assert "there is no folder" in hindered([write], folder / "rad")[0]
@@ -153,7 +153,7 @@ def test_a_folder_that_is_missing_is_told_before(tmp_path: Path) -> None:
 
 
 @root_only
-def test_a_bind_mount_of_one_file_is_told_before(tmp_path: Path) -> None:
+def test_a_bind_mount_of_one_file_is_reported_before(tmp_path: Path) -> None:
     folder = site(tmp_path / "a")
     hook = str(folder / "slurm/hook.sh")
     run(["mount", "--bind", hook, hook], timeout_s=5)
@@ -164,7 +164,7 @@ def test_a_bind_mount_of_one_file_is_told_before(tmp_path: Path) -> None:
 
 
 @root_only
-def test_a_read_only_file_system_is_told_before(tmp_path: Path) -> None:
+def test_a_read_only_file_system_is_reported_before(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=1m") as disk:
         folder = site(disk / "a")
         run(["mount", "-o", "remount,ro", str(disk)], timeout_s=5)
@@ -174,7 +174,7 @@ def test_a_read_only_file_system_is_told_before(tmp_path: Path) -> None:
 @root_only
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ["nr_inodes=1000", "nr_inodes=30"])
-def test_a_full_disk_is_told_before(tmp_path: Path, options: str) -> None:
+def test_a_full_disk_is_reported_before(tmp_path: Path, options: str) -> None:
     with small_disk(tmp_path / "disk", f"size=1m,{options}") as disk:
         folder = site(disk / "a")
         fill(disk)
@@ -182,7 +182,7 @@ def test_a_full_disk_is_told_before(tmp_path: Path, options: str) -> None:
 
 
 @root_only
-def test_an_immutable_file_or_folder_is_told_before(tmp_path: Path) -> None:
+def test_an_immutable_file_or_folder_is_reported_before(tmp_path: Path) -> None:
     for what in ("slurm/hook.sh", "slurm"):
         folder = site(tmp_path / what.replace("/", "-"))
         if subprocess.run(["chattr", "+i", str(folder / what)], capture_output=True, check=False).returncode:

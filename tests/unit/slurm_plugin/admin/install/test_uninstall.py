@@ -138,7 +138,7 @@ def test_shards_of_a_site_that_never_heard_of_us_stay(site: Path) -> None:
     assert files(site) == before
 
 
-def test_lines_go_also_where_the_folder_of_ours_is_gone(site: Path) -> None:
+def test_lines_go_also_where_the_folder_of_rads_is_gone(site: Path) -> None:
     add_rad(site)
     rad(site, "uninstall", "--edit-slurm", status=1)
     text = (site / "etc/slurm/slurm.conf").read_text()
@@ -177,7 +177,7 @@ def test_a_stub_becomes_a_hook_again_also_where_the_list_is_lost(site: Path) -> 
 
 
 def test_what_slurmctld_runs_with_counts_too(site: Path) -> None:
-    """slurm.conf was changed, and nobody has told slurmctld of it yet."""
+    """slurm.conf was changed, and slurmctld has not read it yet."""
     install(site)
     running = {"epilog[0]": "/etc/rad/epilog.sh", "jobsubmitplugins": "lua", "prolog": "(null)"}
     removal = uninstalling.plan(root=site, etc="/etc/rad", slurm="/etc/slurm", running=running)
@@ -190,8 +190,8 @@ def test_what_slurmctld_runs_with_counts_too(site: Path) -> None:
     assert named <= left, "they are not forgotten meanwhile"
 
 
-def test_a_lua_script_of_the_sites_own_keeps_nothing_of_ours(site: Path) -> None:
-    """Slurm goes on to load the site's script; ours are needed as long as one that it loads calls them."""
+def test_a_lua_script_of_the_sites_own_keeps_nothing_of_rads(site: Path) -> None:
+    """Slurm goes on to load the site's script; RAD's files are needed as long as a loaded one calls them."""
     own = site / "etc/slurm/job_submit.lua"
     own.write_text('local rad_found, rad = pcall(require, "rad")\n')
     install(site)
@@ -227,7 +227,7 @@ def test_hooks_of_a_configless_node_stay_as_stubs(site: Path) -> None:
     assert "exit 0" in (site / "etc/rad/prolog.sh").read_text()
 
 
-def test_what_somebody_changed_stays_and_so_does_the_key(site: Path) -> None:
+def test_what_a_user_changed_stays_and_so_does_the_key(site: Path) -> None:
     install(site, "--key")
     toml = site / "etc/rad/rad.toml"
     toml.write_text(toml.read_text() + "# mine\n")
@@ -245,7 +245,7 @@ def test_a_dry_run_changes_nothing(site: Path) -> None:
     assert files(site) == before
 
 
-def test_a_new_release_renews_what_nobody_touched(site: Path) -> None:
+def test_a_new_release_renews_what_no_admin_touched(site: Path) -> None:
     install(site)
     prolog, toml = site / "etc/rad/prolog.sh", site / "etc/rad/rad.toml"
     said = install(site, "--prefix", "/opt/other", "--partition", "other")
@@ -289,8 +289,8 @@ lines = st.lists(
 @given(lines=lines, ending=st.sampled_from(["\n", "\r\n"]), last=st.booleans())
 def test_a_file_that_never_heard_of_us_stays_as_it_is(lines: list[str], ending: str, last: bool) -> None:
     text = ending.join(lines) + (ending if last else "")
-    ours = {"/etc/rad/prolog.sh", "/etc/slurm/job_submit.lua"}
-    assert slurm_conf_without(text, ours) == text
+    rads = {"/etc/rad/prolog.sh", "/etc/slurm/job_submit.lua"}
+    assert slurm_conf_without(text, rads) == text
     assert gres_conf_without(text) == text
 
 

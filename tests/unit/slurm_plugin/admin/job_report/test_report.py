@@ -1,4 +1,4 @@
-"""What is told of one job, from what was found."""
+"""What is reported of one job, from what was found."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_the_page(golden: Golden):
     golden("job_report.txt", as_text(report_of(FOUND)))
 
 
-def test_runs_neighbours_and_what_nobody_saw():
+def test_runs_neighbours_and_what_no_sample_saw():
     report = report_of(FOUND)
     assert [one.run.outcome for one in report.runs] == ["gpu-oom", "ok"], (
         "an Epilog that ran twice is one run"

@@ -30,7 +30,7 @@ def write(folder: Path, policy: str, makespan_s: float, **more: Any) -> Path:
         }
         for k in range(3)
     ]
-    card = {
+    physical_gpu = {
         "index": 0,
         "name": "A <card>",
         "used_mib": [0, 2048, 1024],
@@ -58,7 +58,7 @@ def write(folder: Path, policy: str, makespan_s: float, **more: Any) -> Path:
         "stand_in": False,
         "figures": figures,
         "jobs": jobs,
-        "samples": {"times_s": [0.0, 1.0, 2.0], "gpus": [card]},
+        "samples": {"times_s": [0.0, 1.0, 2.0], "gpus": [physical_gpu]},
         "machine": {"slurm": "slurm-wlm 24.11.5", "commit": "abc1234"},
     }
     path = folder / f"{policy}-{len(list(folder.glob('*.json')))}.json"
@@ -82,11 +82,11 @@ def test_a_page_needs_nothing_else_and_compares_with_whole_gpus(tmp_path: Path) 
     assert rows[1][:2] == ["whole", "200"] and rows[2][:4] == ["magm", "rad", "50", "(0.25)"]
 
 
-def test_repetitions_are_compared_within_their_hour_and_their_spread_is_told(tmp_path: Path) -> None:
+def test_repetitions_are_compared_within_their_hour_and_their_spread_is_reported(tmp_path: Path) -> None:
     files = [
         write(tmp_path, policy, makespan_s, repetition=number)
-        for number, whole_s, ours_s in ((1, 200.0, 50.0), (2, 100.0, 30.0))
-        for policy, makespan_s in (("whole", whole_s), ("magm", ours_s))
+        for number, whole_s, rads_s in ((1, 200.0, 50.0), (2, 100.0, 30.0))
+        for policy, makespan_s in (("whole", whole_s), ("magm", rads_s))
     ]
     part = write(tmp_path, "magm", 7.0, first=30)
     out = tmp_path / "page.html"
@@ -117,12 +117,12 @@ def test_a_run_that_was_cut_off_or_simulated_says_so_and_is_no_baseline(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("{", "no JSON"), ("{}", "is missing"), ('{"version": 9}', "version 9")]
+    ("text", "shown"), [("{", "no JSON"), ("{}", "is missing"), ('{"version": 9}', "version 9")]
 )
-def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, text: str, told: str) -> None:
+def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, text: str, shown: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=shown):
         read_runs([path])
     result = CliRunner().invoke(main, ["report", str(path), "--out", str(tmp_path / "page.html")])
     assert result.exit_code == 2
@@ -193,7 +193,7 @@ def test_charts_stay_within_their_frame(tmp_path: Path) -> None:
             assert float(bar.attrib["height"]) >= 0
 
 
-def test_runs_that_exchange_gradients_are_told_from_those_that_copy_them(tmp_path: Path) -> None:
+def test_runs_that_exchange_gradients_are_distinguished_from_those_that_copy_them(tmp_path: Path) -> None:
     copies, exchanged = write(tmp_path, "magm", 50.0), write(tmp_path, "magm-nccl", 40.0)
     exchanged.write_text(json.dumps({**json.loads(exchanged.read_text()), "exchange": "nccl", "first": 9}))
     titles = [table.partition("  ")[0] for table in tables(read_runs([copies, exchanged]))]
@@ -254,7 +254,7 @@ def test_the_command_of_the_results_finds_the_recorded_runs(tmp_path: Path) -> N
     manual = (CHECKOUT / "docs" / "results.md").read_text()
     assert [each for each in named if f"docs/results/replay/{each}" not in manual] == []
     printed = reported(list(named), tmp_path)
-    for line, told in (
+    for line, shown in (
         ("hand-mps", "254 (0.62)"),
         ("=4h run 2", "174.1 (0.38)"),
         ("=4h", "193.8 (0.41)"),
@@ -262,7 +262,7 @@ def test_the_command_of_the_results_finds_the_recorded_runs(tmp_path: Path) -> N
         ("=4h", "151.9 (0.35)"),
         ("=4h run 2", "155.5 (0.36)"),
     ):
-        assert re.search(rf"(?m)^.*{re.escape(line)} +{re.escape(told)}", printed), printed
+        assert re.search(rf"(?m)^.*{re.escape(line)} +{re.escape(shown)}", printed), printed
 
 
 def reported(names: list[str], folder: Path) -> str:

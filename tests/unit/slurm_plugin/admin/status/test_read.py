@@ -67,7 +67,7 @@ def test_booked_and_live_side_by_side(status: GpuStatus):
     assert (second.used_bytes, second.peak_bytes, second.smact) == (20 * GIB, None, None)
 
 
-def test_text_has_a_line_for_each_job_and_for_strangers(status: GpuStatus):
+def test_text_has_a_line_for_each_job_and_for_unmanaged_processes(status: GpuStatus):
     lines = status_view.as_text([status]).splitlines()
     assert [" ".join(line.split()) for line in lines[1:]] == [
         "0 0.75 35.0 GiB 48.0 GiB 100.0 GiB 7 1000 24.0 GiB 22.0 GiB 10.0 GiB 11.0 GiB 0.50",

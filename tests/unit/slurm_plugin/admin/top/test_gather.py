@@ -109,7 +109,7 @@ def test_one_that_answers_among_those_that_do_not(tmp_path: Path, answering: Cal
     assert fleet.user(job.user_id) != "" and job.job_id == 7
 
 
-def test_what_a_silent_node_told_last_is_kept_and_an_old_state_is_named(tmp_path: Path):
+def test_what_a_silent_node_reported_last_is_kept_and_an_old_state_is_named(tmp_path: Path):
     clock = FakeClock()
     port = node(tmp_path, time_s=clock.now_s())
     gatherer = Gatherer({"good": ("127.0.0.1", port)}, clock=clock, queue=None)
@@ -121,7 +121,7 @@ def test_what_a_silent_node_told_last_is_kept_and_an_old_state_is_named(tmp_path
     assert after.trouble and after.status is not None
 
 
-def test_the_queue_is_asked_now_and_then_and_its_trouble_is_told(tmp_path: Path):
+def test_the_queue_is_asked_now_and_then_and_its_trouble_is_reported(tmp_path: Path):
     clock = FakeClock()
     asked: list[float] = []
 
@@ -178,5 +178,5 @@ def test_one_screen_for_a_pipe_and_json_for_programs(tmp_path: Path):
     text = CliRunner().invoke(main, asked)
     assert text.exit_code == 0, text.output
     assert "gpu1" in text.output and "F10" not in text.output
-    told = json.loads(CliRunner().invoke(main, [*asked, "--json"]).output)
-    assert told["nodes"][0]["status"]["gpus"][0]["jobs"][0]["job_id"] == 7
+    reported = json.loads(CliRunner().invoke(main, [*asked, "--json"]).output)
+    assert reported["nodes"][0]["status"]["gpus"][0]["jobs"][0]["job_id"] == 7

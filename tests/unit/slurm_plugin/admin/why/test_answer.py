@@ -274,7 +274,7 @@ def test_why_a_job_waits(name: str) -> None:
     assert cause.kind == kind and words in cause.text, cause
 
 
-def test_at_least_twelve_kinds_of_waiting_are_told_apart() -> None:
+def test_at_least_twelve_kinds_of_waiting_are_distinguished() -> None:
     assert len({kind for _, kind, _ in WAITS.values()} - {"resources", "other"}) >= 12
 
 

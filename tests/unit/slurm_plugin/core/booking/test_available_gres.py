@@ -45,7 +45,7 @@ def decided(
 @pytest.mark.parametrize(
     ("gres", "need_gib", "asks", "kind"),
     [
-        ("gres/gpu:1", 20, "shard:20", "shared"),  # any type has room for that
+        ("gres/gpu:1", 20, "shard:20", "shared"),  # any type has space for that
         ("gres/gpu:1", 50, "shard:50", "shared"),  # only the larger ones have 50 on one GPU
         ("gres/gpu:a100_40:1", 20, "shard:a100_40:20", "shared"),
         ("gres/gpu:h200:1", 100, "shard:h200:100", "shared"),
@@ -117,7 +117,7 @@ def test_the_base_memory_is_that_of_the_type_or_of_all_that_may_serve() -> None:
         ({"gpus": {"an h200": {"shards_per_gpu": 1}}}, "no type as Slurm spells them"),
     ],
 )
-def test_a_wrong_table_is_told(changes: dict[str, Any], says: str) -> None:
+def test_a_wrong_table_is_reported(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError) as caught:
         config(shards_per_gpu=39, **changes)
     assert says in str(caught.value)

@@ -61,18 +61,18 @@ CHOICES = st.just("bound") | st.floats(SHARES[0], SHARES[-1])
 def test_no_user_gains_memory_that_he_does_not_book(
     row: MemoryEstimate, site: Confidence, user: Confidence | None
 ) -> None:
-    ours = size_of(row, site=site)
-    theirs = size_of(row, site=site, user=user)
-    for size in (ours, theirs):
+    rads = size_of(row, site=site)
+    foreign = size_of(row, site=site, user=user)
+    for size in (rads, foreign):
         assert (
             0
             < size.booked_bytes
             <= size.cap_bytes
             <= max(MAX_OVERSHOOT * size.booked_bytes, size.booked_bytes)
         )
-    assert theirs.cap_bytes <= max(ours.cap_bytes, theirs.booked_bytes)
-    if theirs.booked_bytes < ours.booked_bytes:
-        assert (theirs.cap_bytes, theirs.by_user) == (theirs.booked_bytes, True)
+    assert foreign.cap_bytes <= max(rads.cap_bytes, foreign.booked_bytes)
+    if foreign.booked_bytes < rads.booked_bytes:
+        assert (foreign.cap_bytes, foreign.by_user) == (foreign.booked_bytes, True)
 
 
 @given(row=ESTIMATES, low=st.floats(SHARES[0], SHARES[-1]), more=st.floats(0, 0.4))
@@ -97,6 +97,6 @@ def test_the_cap_is_the_bound_where_that_is_no_great_surprise(share: float) -> N
     assert size.cap_bytes == max(row.upper_bytes, size.booked_bytes)
 
 
-def test_a_share_that_the_estimate_tells_is_taken_as_it_is() -> None:
+def test_a_share_that_the_estimate_shows_is_taken_as_it_is() -> None:
     size = size_of(estimate(), site=0.9)
     assert (size.booked_bytes, size.share) == (int(5 * GIB * 1.1), 0.9)

@@ -68,7 +68,7 @@ def asked(
         ({"gres": "gres:gpu:1,gres:shard:2"}, "gpu and shards"),
     ],
 )
-def test_what_is_not_ours_is_left_alone(message: dict[str, Any], reason: str) -> None:
+def test_what_is_not_rads_is_left_alone(message: dict[str, Any], reason: str) -> None:
     assert asked(UserDirectives(memory_bytes=GIB), need(GIB), **message) == Rewrite(reason=reason)
 
 
@@ -81,7 +81,7 @@ def test_what_is_not_ours_is_left_alone(message: dict[str, Any], reason: str) ->
         ({"gres": "gres/gpu:1g.10gb:1"}, "a MIG instance cannot be shared"),
     ],
 )
-def test_a_job_that_cannot_share_is_left_alone_and_told_if_it_spoke(
+def test_a_job_that_cannot_share_is_left_alone_and_reported_if_it_spoke(
     message: dict[str, Any], words: str
 ) -> None:
     silent = asked(**message)
@@ -119,7 +119,7 @@ def test_an_entry_of_scrontab_shares_no_gpu_by_our_choice_and_is_not_run_again_b
 
 
 @pytest.mark.parametrize("message", [{}, {"gres": "gres:nvme:100"}, {"tres_per_job": "gres:gpu:0"}])
-def test_a_job_without_gpu_is_left_alone_and_told_if_it_spoke(message: dict[str, Any]) -> None:
+def test_a_job_without_gpu_is_left_alone_and_reported_if_it_spoke(message: dict[str, Any]) -> None:
     assert asked(**message) == Rewrite(reason="no gpu")
     any_stated = asked(UserDirectives(memory_bytes=GIB), need(GIB), **message)
     assert (any_stated.fields, any_stated.booking) == ({}, None)
@@ -233,7 +233,7 @@ def test_several_processes_on_one_gpu_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "processes"),
+    ("reported", "processes"),
     [
         ({"num_tasks": 4294967294, "ntasks_per_node": 2}, 2),  # as Slurm 24.11 and 26.05 tell it
         ({"num_tasks": 2, "ntasks_per_node": 2}, 2),  # and 22.05
@@ -241,8 +241,8 @@ def test_several_processes_on_one_gpu_add_up() -> None:
         ({"num_tasks": 4294967294, "ntasks_per_node": 65534}, 1),
     ],
 )
-def test_tasks_that_are_asked_for_by_node_count(told: dict[str, int], processes: int) -> None:
-    rewrite = asked(UserDirectives(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", **told)
+def test_tasks_that_are_asked_for_by_node_count(reported: dict[str, int], processes: int) -> None:
+    rewrite = asked(UserDirectives(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", **reported)
     assert rewrite.fields["gres"] == f"shard:{4 * processes}"
 
 
@@ -519,7 +519,7 @@ def test_compute_counts_in_shards_and_not_in_memory(
         (0.5, False, 9),  # 0.6 of 1.37 * 0.5, over 2, of 39 shards: its neighbours wait while its kernels run
         (0.5, True, 14),
         (0.9, True, 20),  # no more than all of the time
-        (None, False, 12),  # nothing tells: all of it
+        (None, False, 12),  # nothing shows: all of it
         (None, True, 12),  # earlier runs showed the SMs, not the time
     ],
 )

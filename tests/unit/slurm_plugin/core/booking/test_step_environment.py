@@ -39,5 +39,5 @@ def test_a_batch_script_has_the_tasks_that_its_user_asked_for(
     assert {**dict.fromkeys(ONE, str(asked.tasks)), **changes, **expected} == found
 
 
-def test_a_job_that_slurm_was_told_of_as_it_is_keeps_its_variables() -> None:
+def test_a_job_that_slurm_was_informed_of_as_it_is_keeps_its_variables() -> None:
     assert task_variables(None) == {} and script_variables({}, SCRIPT) == {}

@@ -121,9 +121,7 @@ def test_a_profile_goes_in_and_out_and_gives_way_to_the_stamp() -> None:
     assert signed_comment.with_profile("x" * 600, "y" * 600) is None
 
 
-def test_a_key_of_somebody_else_says_whose_it_must_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_of_another_user_says_whose_it_must_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "key"
     path.write_bytes(KEY)
     path.chmod(0o600)
@@ -153,7 +151,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\t", " ", "\n", ""])
-def test_a_dead_stamp_among_the_users_words_does_not_hide_ours(end: str) -> None:
+def test_a_dead_stamp_among_the_users_words_does_not_hide_a_valid_one(end: str) -> None:
     booking = Booking(kind="shared", memory_bytes=5 * MIB)
     good = signed_comment.signed_booking(booking, user_id=7, key=KEY)
     dead = good[:-1] + ("0" if good[-1] != "0" else "1")
@@ -178,6 +176,6 @@ def test_a_stamp_of_a_newer_release_that_says_more_is_not_half_believed() -> Non
 def test_a_comment_is_filled_to_the_last_byte_that_slurm_keeps() -> None:
     stamp = signed_comment.signed_booking(Booking(kind="whole"), user_id=7, key=KEY)
     assert len(signed_comment.with_signed_booking("x" * 2000, stamp)) == signed_comment.COMMENT_LIMIT - 1
-    room = signed_comment.COMMENT_LIMIT - 1 - len("x rad.profile:")
-    assert signed_comment.with_profile("x", "y" * room) is not None
-    assert signed_comment.with_profile("x", "y" * (room + 1)) is None
+    space = signed_comment.COMMENT_LIMIT - 1 - len("x rad.profile:")
+    assert signed_comment.with_profile("x", "y" * space) is not None
+    assert signed_comment.with_profile("x", "y" * (space + 1)) is None

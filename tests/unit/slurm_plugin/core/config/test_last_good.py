@@ -169,5 +169,5 @@ def test_the_usual_rad_toml_has_its_copy_on_this_machines_disk() -> None:
     assert copy_of(DEFAULT_PATH) == Path("/var/lib/rad/rad.toml.good")
 
 
-def test_a_user_may_read_what_root_kept_and_nobody_else_writes_it(path: Path) -> None:
+def test_a_user_may_read_what_root_kept_and_no_other_job_writes_it(path: Path) -> None:
     assert copy_of(path).stat().st_mode & 0o777 == 0o644

@@ -34,7 +34,7 @@ def test_without_mps_every_partition_shares_in_time_slices() -> None:
     assert [off.caps(name) for name in tables] == [False] * 3
 
 
-def test_several_partitions_are_ours_only_if_all_are_alike() -> None:
+def test_several_partitions_are_managed_only_if_all_are_alike() -> None:
     same = {"collocate": True, "gpu_memory_mib": 40000}
     config = parse_config({"partition": {"a": same, "b": same, "c": {}}}, origin="rad.toml")
     assert config.partition("a,b") == config.partitions["a"]
@@ -76,7 +76,7 @@ def test_a_wrong_key_or_value_is_named_with_its_fix(tree: dict[str, Any], words:
     assert all(word in text for word in words), text
 
 
-def test_a_missing_or_broken_file_is_told(tmp_path: Path) -> None:
+def test_a_missing_or_broken_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="rad install"):
         load_config(tmp_path / "rad.toml")
     (tmp_path / "rad.toml").write_text("mode = \n")

@@ -23,7 +23,7 @@ def test_lines_are_appended_for_the_owner_and_its_group_alone(tmp_path: Path) ->
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_file_that_everybody_may_read_is_mended(tmp_path: Path) -> None:
+def test_a_file_that_everybody_may_read_is_fixed(tmp_path: Path) -> None:
     path = tmp_path / "peaks.jsonl"
     path.write_bytes(b"old\n")
     path.chmod(0o644)
@@ -73,11 +73,11 @@ def test_a_reader_gets_every_line_of_many_writers_once_although_the_file_is_rena
         for task in tasks:
             task.result()
     found += reader.read()
-    told = [tuple(map(int, line.split()[:2])) for line in found]
+    reported = [tuple(map(int, line.split()[:2])) for line in found]
     assert all(line.endswith(b"x" * 300) for line in found), "no line is cut or mixed with another"
-    assert len(told) == len(set(told)), "none twice"
+    assert len(reported) == len(set(reported)), "none twice"
     for writer in range(4):
-        numbers = [number for who, number in told if who == writer]
+        numbers = [number for who, number in reported if who == writer]
         assert sorted(numbers) == list(range(200)), "none lost"
 
 

@@ -8,7 +8,7 @@ from small_disks import fill, free, small_disk
 from slurm_plugin.core.files.preallocated import SPARE_BYTES, SPARES, SpareFiles
 
 
-def test_with_room_no_spare_file_is_touched(tmp_path: Path) -> None:
+def test_with_space_no_spare_file_is_touched(tmp_path: Path) -> None:
     spares = SpareFiles(tmp_path)
     spares.fill()
     spares.write(tmp_path / "a", b"content", mode=0o444)
@@ -39,7 +39,7 @@ def test_a_full_disk_still_takes_files_and_gets_its_spare_ones_back(tmp_path: Pa
         assert (folder / "job-1").read_bytes() == b"x"
 
 
-def test_spare_files_are_laid_in_as_far_as_there_is_room(tmp_path: Path) -> None:
+def test_spare_files_are_laid_in_as_far_as_there_is_space(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=40k") as folder:
         SpareFiles(folder).fill()
         assert 0 < len(list((folder / "spare").iterdir())) < SPARES

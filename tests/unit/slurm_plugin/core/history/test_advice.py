@@ -1,4 +1,4 @@
-"""What the owner of a job is told when it ends."""
+"""What the owner of a job reads when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a site learns of its estimates: quantiles stay in order, misses are few, and nobody learns for others."""
+"""What a site learns of its estimates: quantiles stay in order, misses are few, and no job learns for others."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ HONEST = [
         st.tuples(st.integers(0, 120), st.integers(0, 3), SCORES, st.floats(0, HALF_LIFE_S)), max_size=60
     )
 )
-def test_nobody_brings_a_booking_below_what_others_runs_and_the_shipped_one_say(
+def test_no_user_brings_a_booking_below_what_others_runs_and_the_shipped_one_say(
     fakes: list[tuple[int, int, float, float]],
 ) -> None:
     mine = {
@@ -238,7 +238,7 @@ def test_the_file_says_what_was_learned_and_a_damaged_one_says_nothing() -> None
     assert from_text(nan) is None
 
 
-def test_users_are_told_what_changed() -> None:
+def test_users_are_informed_what_changed() -> None:
     found = learned(site([0.1] * 400, users=20))
     assert found.learned == (
         "re-calibrated by 400 runs of this site (400 models, 20 users): 95 % = estimate x 1.04 (shipped 1.29), "

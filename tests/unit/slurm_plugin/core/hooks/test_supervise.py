@@ -86,7 +86,7 @@ def test_a_process_knows_how_long_it_has_run() -> None:
         time.sleep(0.3)
         os.write(writer, f"{age_s()} {time.monotonic() - hook_started_s()}".encode())
         os._exit(0)
-    age, told = map(float, os.read(reader, 99).split())
+    age, reported = map(float, os.read(reader, 99).split())
     os.wait()
     assert 0.25 < age < 10
-    assert abs(told - age) < 1
+    assert abs(reported - age) < 1

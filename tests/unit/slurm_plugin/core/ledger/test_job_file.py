@@ -47,7 +47,7 @@ def test_no_value_makes_a_line_of_its_own(tmp_path_factory: object, value: str) 
     assert JobFile(folder, 7).read(boot_id="b").allocation == HELD
 
 
-def test_a_file_of_another_job_or_cut_short_tells_nothing(tmp_path: Path) -> None:
+def test_a_file_of_another_job_or_cut_short_shows_nothing(tmp_path: Path) -> None:
     JobFile(tmp_path, 8).place({}, HELD, boot_id="b")
     assert JobFile(tmp_path, 8).read(boot_id="b").allocation is None
     JobFile(tmp_path, 7).place({}, replace(HELD, restart=3), boot_id="b")
@@ -58,7 +58,7 @@ def test_a_file_of_another_job_or_cut_short_tells_nothing(tmp_path: Path) -> Non
         assert JobFile(tmp_path, 7).read(boot_id="b").allocation is None
 
 
-def test_a_time_beyond_all_numbers_tells_nothing(tmp_path: Path) -> None:
+def test_a_time_beyond_all_numbers_shows_nothing(tmp_path: Path) -> None:
     file = JobFile(tmp_path, 7)
     file.place({}, HELD, boot_id="b")
     path = next((tmp_path / "placed").iterdir())

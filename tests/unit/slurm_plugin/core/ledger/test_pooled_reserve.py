@@ -40,17 +40,17 @@ def test_copies_of_one_model_surprise_together(one: Share, copies: int) -> None:
     assert pooled_bytes(alike) == copies * one.most_bytes
 
 
-@given(others=st.lists(SHARES, max_size=8), one=SHARES, room=st.integers(0, 200 * GIB))
-def test_the_widest_cap_fits_and_no_wider_one_does(others: list[Share], one: Share, room: int) -> None:
-    most = widest(others, one, room)
+@given(others=st.lists(SHARES, max_size=8), one=SHARES, space=st.integers(0, 200 * GIB))
+def test_the_widest_cap_fits_and_no_wider_one_does(others: list[Share], one: Share, space: int) -> None:
+    most = widest(others, one, space)
     least = replace(one, most_bytes=one.expected_bytes)
     if most is None:
-        assert pooled_bytes([*others, least]) > room
+        assert pooled_bytes([*others, least]) > space
         return
     assert one.expected_bytes <= most <= one.most_bytes
-    assert pooled_bytes([*others, replace(one, most_bytes=most)]) <= room
+    assert pooled_bytes([*others, replace(one, most_bytes=most)]) <= space
     if most < one.most_bytes:
-        assert pooled_bytes([*others, replace(one, most_bytes=most + 1)]) > room
+        assert pooled_bytes([*others, replace(one, most_bytes=most + 1)]) > space
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_root_is_rounded_up() -> None:
     assert pooled_bytes(Share(expected_bytes=0, most_bytes=1, model=model) for model in "ab") == 2
 
 
-CARD = 40 * GIB
+PHYSICAL_GPU = 40 * GIB
 
 
 def demand(job_id: int, booked: int, cap: int | None, estimate: int | None, model: str | None) -> Demand:
@@ -134,10 +134,10 @@ JOBS = st.lists(
 
 @settings(deadline=None)
 @given(jobs=JOBS, unmanaged=st.integers(0, 5 * GIB))
-def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
+def test_all_bookings_and_the_pool_always_fit_the_gpu(
     jobs: list[tuple[int, int | None, int | None, str | None, float]], unmanaged: int
 ) -> None:
-    """The ledger accepts whatever placement chose, also beside jobs that have used all that they may."""
+    """The ledger accepts whatever placement chose, also next to jobs that have used all that they may."""
     ledger, used_bytes = Ledger(), {}
     for number, (booked, cap, estimate, model, use) in enumerate(jobs, start=1):
         wanted = demand(number, booked, cap, estimate, model)
@@ -145,7 +145,7 @@ def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
             uuid="GPU-0",
             index=0,
             name="card",
-            memory_total_bytes=CARD,
+            memory_total_bytes=PHYSICAL_GPU,
             memory_used_bytes=sum(used_bytes.values()) + unmanaged,
             time_s=0.0,
             processes=tuple(GpuProcess(pid=pid, memory_bytes=size) for pid, size in used_bytes.items()),
@@ -158,18 +158,18 @@ def test_whoever_comes_all_bookings_and_the_pool_fit_the_gpu(
             continue
         existing = allocation(wanted, placement.cap_bytes)
         assert booked <= existing.limit_bytes <= max(booked, cap or 0)
-        ledger = ledger.reserve(existing, {"GPU-0": CARD - unmanaged})
-        free = CARD - unmanaged - sum(used_bytes.values())
+        ledger = ledger.reserve(existing, {"GPU-0": PHYSICAL_GPU - unmanaged})
+        free = PHYSICAL_GPU - unmanaged - sum(used_bytes.values())
         used_bytes[number] = min(int(existing.limit_bytes * use), free)
-    assert sum(existing.booked_bytes for existing in ledger.allocations) <= CARD - unmanaged
+    assert sum(existing.booked_bytes for existing in ledger.allocations) <= PHYSICAL_GPU - unmanaged
 
 
 def choose(incoming: Demand, *others: Demand) -> tuple[bool, int | None]:
     ledger = Ledger()
     for other in others:
-        ledger = ledger.reserve(allocation(other, other.cap_bytes), {"GPU-0": CARD})
+        ledger = ledger.reserve(allocation(other, other.cap_bytes), {"GPU-0": PHYSICAL_GPU})
     reading = GpuReading(
-        uuid="GPU-0", index=0, name="card", memory_total_bytes=CARD, memory_used_bytes=0, time_s=0.0
+        uuid="GPU-0", index=0, name="card", memory_total_bytes=PHYSICAL_GPU, memory_used_bytes=0, time_s=0.0
     )
     placement = choose_gpu([reading], ledger, incoming, PartitionConfig(), pin="bound", now_s=100.0)
     return placement.requeue, placement.cap_bytes
@@ -184,8 +184,8 @@ def test_a_cap_shrinks_towards_the_booking_where_a_gpu_fills() -> None:
     assert not requeue and cap is not None and 9 * GIB <= cap < 12 * GIB
 
 
-def test_what_earlier_jobs_were_lent_keeps_nobody_from_what_he_books() -> None:
-    """Slurm counts bookings alone: whoever it lets in would else be put back, again and again."""
+def test_what_earlier_jobs_were_lent_keeps_no_job_from_what_he_books() -> None:
+    """Slurm counts bookings alone: a job that it starts would be requeued again and again."""
     wide = demand(1, 6 * GIB, 30 * GIB, 5 * GIB, "same")
     left = 5 * GIB + isqrt((30 * GIB) ** 2 - (25 * GIB) ** 2)
     assert choose(demand(2, 6 * GIB, 30 * GIB, 5 * GIB, "other"), wide) == (False, left)
@@ -194,16 +194,16 @@ def test_what_earlier_jobs_were_lent_keeps_nobody_from_what_he_books() -> None:
     assert choose(demand(2, 34 * GIB + 1, 40 * GIB, 34 * GIB, "other"), wide)[0] is True
 
 
-def test_the_ledger_lends_nothing_that_the_surprises_of_all_may_need() -> None:
+def test_the_ledger_gives_nothing_that_the_pooled_reserve_may_need() -> None:
     first = allocation(demand(1, 6 * GIB, 30 * GIB, 5 * GIB, "a"), 30 * GIB)
     second = allocation(demand(2, 6 * GIB, 30 * GIB, 5 * GIB, "b"), 30 * GIB)
-    ledger = Ledger().reserve(first, {"GPU-0": CARD})
+    ledger = Ledger().reserve(first, {"GPU-0": PHYSICAL_GPU})
     with pytest.raises(LedgerError, match="overcommitted"):
-        ledger.reserve(second, {"GPU-0": CARD})
-    ledger.reserve(replace(second, cap_bytes=10 * GIB), {"GPU-0": CARD + GIB * 2 + MIB})
-    ledger.reserve(replace(second, cap_bytes=None, booked_bytes=34 * GIB), {"GPU-0": CARD})
+        ledger.reserve(second, {"GPU-0": PHYSICAL_GPU})
+    ledger.reserve(replace(second, cap_bytes=10 * GIB), {"GPU-0": PHYSICAL_GPU + GIB * 2 + MIB})
+    ledger.reserve(replace(second, cap_bytes=None, booked_bytes=34 * GIB), {"GPU-0": PHYSICAL_GPU})
     with pytest.raises(LedgerError, match="overbooked"):
-        ledger.reserve(replace(second, cap_bytes=None, booked_bytes=34 * GIB + 1), {"GPU-0": CARD})
+        ledger.reserve(replace(second, cap_bytes=None, booked_bytes=34 * GIB + 1), {"GPU-0": PHYSICAL_GPU})
 
 
 @dataclass(frozen=True)
@@ -240,12 +240,17 @@ def test_jobs_of_several_gpus_never_exceed_any_of_them(
     steps: list[Step], pin: Pin, policy: PolicyName
 ) -> None:
     """Jobs of one to three GPUs come and go, whole or shared: the ledger takes all that placement chooses."""
-    cards = {f"GPU-{index}": CARD for index in range(4)}
+    physical_gpus = {f"GPU-{index}": PHYSICAL_GPU for index in range(4)}
     readings = [
         GpuReading(
-            uuid=uuid, index=index, name="card", memory_total_bytes=CARD, memory_used_bytes=0, time_s=0.0
+            uuid=uuid,
+            index=index,
+            name="card",
+            memory_total_bytes=PHYSICAL_GPU,
+            memory_used_bytes=0,
+            time_s=0.0,
         )
-        for index, uuid in enumerate(cards)
+        for index, uuid in enumerate(physical_gpus)
     ]
     ledger = Ledger()
     for number, step in enumerate(steps, start=1):
@@ -265,9 +270,9 @@ def test_jobs_of_several_gpus_never_exceed_any_of_them(
             kind=wanted.kind,
             gpus=placement.gpus,
             gpu_indices=wanted.gpu_indices,
-            booked_bytes=CARD if step.whole else step.booked_bytes,
+            booked_bytes=PHYSICAL_GPU if step.whole else step.booked_bytes,
         )
-        ledger = ledger.reserve(existing, cards)
-        for uuid in cards:
-            assert sum(one.booked_bytes for one in ledger.on(uuid)) <= CARD
+        ledger = ledger.reserve(existing, physical_gpus)
+        for uuid in physical_gpus:
+            assert sum(one.booked_bytes for one in ledger.on(uuid)) <= PHYSICAL_GPU
             assert len(ledger.on(uuid)) <= 1 or all(one.kind == "shared" for one in ledger.on(uuid))

@@ -216,7 +216,7 @@ def test_only_our_own_run_that_slurm_takes_for_running_and_that_had_its_time_run
     [{"steps": frozenset({1})}, {"on_gpus": {1: frozenset({"GPU-1"})}}],
     ids=["it has a step", "it is on a GPU"],
 )
-def test_a_run_that_lives_is_never_run_again_and_nobody_is_asked_about_it(alive: dict[str, Any]) -> None:
+def test_a_run_that_lives_is_never_run_again_and_slurm_is_not_asked_about_it(alive: dict[str, Any]) -> None:
     says = SlurmState(restarts=0, launched_here=True, running=True)
     dead = Evidence(present={1: says}, slurmd_since_s=NOW_S)
     ledger = Ledger(allocations=(allocation(1),))

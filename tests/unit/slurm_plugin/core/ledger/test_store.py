@@ -199,12 +199,12 @@ def test_the_holder_of_the_lock_goes_first_and_only_while_it_holds_it(tmp_path: 
 
 
 def test_one_process_sweeps_at_a_time(tmp_path: Path) -> None:
-    with store_in(tmp_path).reconciling() as ours:
-        assert ours
+    with store_in(tmp_path).reconciling() as rads:
+        assert rads
         with store_in(tmp_path).reconciling() as second:
             assert not second
-    with store_in(tmp_path).reconciling() as ours:
-        assert ours
+    with store_in(tmp_path).reconciling() as rads:
+        assert rads
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_of_the_ledger(tmp_path: Path) -> None:

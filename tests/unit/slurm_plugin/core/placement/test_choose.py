@@ -109,7 +109,7 @@ def test_memory_that_neighbours_have_touched_is_not_counted_twice() -> None:
     assert choose(readings, allocation(1, 0, 20), allocation(2, 1, 0), owners={7: 1}).gpus == ("GPU-0",)
 
 
-def test_where_the_driver_tells_no_memory_per_process_a_job_is_no_stranger() -> None:
+def test_where_the_driver_shows_no_memory_per_process_a_job_is_not_unmanaged() -> None:
     process = GpuProcess(pid=7, memory_bytes=None)
     readings = [gpu(0, used=20 * GIB, processes=(process,))]
     assert choose(readings, allocation(1, 0, 22), need=18, owners={7: 1}).gpus == ("GPU-0",)
@@ -151,11 +151,11 @@ def test_activity_of_a_young_neighbour_is_expected_before_the_window_shows_it() 
     assert choose(readings, old, allocation(2, 1), policy="lug").gpus == ("GPU-0",)
 
 
-def test_two_unknown_newcomers_fill_a_gpu_until_they_are_measured() -> None:
-    newcomers = [allocation(n, 0, 1, created_s=NOW_S) for n in (1, 2)]
+def test_two_unknown_new_jobs_fill_a_gpu_until_they_are_measured() -> None:
+    new_jobs = [allocation(n, 0, 1, created_s=NOW_S) for n in (1, 2)]
     readings = [gpu(0), gpu(1, used=20 * GIB, smact=0.7)]
-    assert choose(readings, newcomers[0], allocation(3, 1, 0)).gpus == ("GPU-0",)
-    assert choose(readings, *newcomers, allocation(3, 1, 0)).gpus == ("GPU-1",)
+    assert choose(readings, new_jobs[0], allocation(3, 1, 0)).gpus == ("GPU-0",)
+    assert choose(readings, *new_jobs, allocation(3, 1, 0)).gpus == ("GPU-1",)
 
 
 def test_a_saturated_node_places_on_the_least_active_or_waits() -> None:
@@ -184,7 +184,7 @@ def test_slurm_may_book_a_gpu_to_its_last_byte() -> None:
     assert choose([gpu(0)], allocation(1, 0, 30), need=11).requeue
 
 
-def test_a_margin_is_kept_where_somebody_holds_more_than_booked() -> None:
+def test_a_margin_is_kept_where_a_user_holds_more_than_booked() -> None:
     process = GpuProcess(pid=7, memory_bytes=12 * GIB)
     reading = gpu(0, used=12 * GIB, processes=(process,))
     assert choose([reading], allocation(1, 0, 10), need=28, owners={7: 1}).requeue
@@ -205,8 +205,8 @@ def test_who_finds_no_memory_that_slurm_gave_him_says_where_others_hold_it(
 
 
 @pytest.mark.parametrize(("gpus", "overrun_gpus"), [(1, ()), (2, ("GPU-1",)), (3, ("GPU-1", "GPU-2"))])
-def test_no_more_gpus_are_owed_than_a_job_lacks(gpus: int, overrun_gpus: tuple[str, ...]) -> None:
-    """On each of three GPUs somebody holds too much; all of them would be stopped where one is enough."""
+def test_no_more_gpus_are_missing_than_a_job_lacks(gpus: int, overrun_gpus: tuple[str, ...]) -> None:
+    """On each of three GPUs a job holds too much; all of them would be stopped where one is enough."""
     holds = (15, 28, 30)
     rows = [(GpuProcess(pid=pid, memory_bytes=gib * GIB),) for pid, gib in enumerate(holds)]
     readings = [gpu(index, used=holds[index] * GIB, processes=rows[index]) for index in range(3)]
@@ -224,7 +224,7 @@ def test_no_more_gpus_are_owed_than_a_job_lacks(gpus: int, overrun_gpus: tuple[s
 
 
 @pytest.mark.parametrize("unlimited", [(99,), (1,)], ids=["the newcomer", "who is there"])
-def test_what_nothing_holds_shares_with_nobody(unlimited: tuple[int, ...]) -> None:
+def test_what_nothing_holds_shares_with_no_job(unlimited: tuple[int, ...]) -> None:
     there = allocation(1, 0)
     assert choose([gpu(0), gpu(1)], there, unlimited=unlimited).gpus == ("GPU-1",)
     placement = choose([gpu(0)], there, unlimited=unlimited)
@@ -232,28 +232,28 @@ def test_what_nothing_holds_shares_with_nobody(unlimited: tuple[int, ...]) -> No
     assert not choose([gpu(0)], there, need=39).unlimited, "memory is lacking all the same"
 
 
-def test_strangers_memory_is_respected() -> None:
+def test_unmanaged_memory_is_respected() -> None:
     assert choose([gpu(0, used=35 * GIB)], need=10).requeue
-    for margin_mib in (512, 1000):  # what a driver holds on an idle card is within any margin
+    for margin_mib in (512, 1000):  # what a driver holds on an idle GPU is within any margin
         assert choose([gpu(0, used=66 * MIB)], need=39, margin_mib=margin_mib).gpus == ("GPU-0",)
 
 
 @pytest.mark.parametrize("kind", ["shared", "whole"])
-def test_mig_parents_sick_cards_and_whole_holders_are_never_candidates(kind: BookingKind) -> None:
+def test_mig_parents_sick_gpus_and_whole_holders_are_never_candidates(kind: BookingKind) -> None:
     readings = [gpu(0, mig=True), gpu(1, healthy=False), gpu(2)]
     full = choose(readings, allocation(1, 2, 40, kind="whole"), kind=kind)
     assert full.requeue and "idle" in full.reason and "MiB" not in full.reason, "memory is not what it lacks"
     assert choose(readings, kind=kind).gpus == ("GPU-2",)
 
 
-def test_a_whole_job_prefers_its_own_seats_and_avoids_strangers() -> None:
+def test_a_whole_job_prefers_its_own_indices_and_avoids_unmanaged_processes() -> None:
     readings = [gpu(0), gpu(1), gpu(2, used=30 * GIB), gpu(3)]
     assert choose(readings, kind="whole", gpu_indices=(3,)).gpus == ("GPU-3",)
     assert choose(readings, kind="whole", gpu_indices=(2,)).gpus == ("GPU-0",)
     little = [gpu(0, used=5 * GIB), gpu(1, used=2 * GIB)]
     assert choose(little, kind="whole", gpu_indices=(3,)).gpus == ("GPU-1",), "where least is held"
-    only_stranger = choose([gpu(2, used=30 * GIB)], kind="whole", gpu_indices=(2,))
-    assert only_stranger.gpus == ("GPU-2",), "Slurm would have started it there without us"
+    only_unmanaged = choose([gpu(2, used=30 * GIB)], kind="whole", gpu_indices=(2,))
+    assert only_unmanaged.gpus == ("GPU-2",), "Slurm would have started it there without us"
 
 
 def test_several_gpus_are_distinct_and_idle_or_none() -> None:
@@ -266,14 +266,14 @@ def test_several_gpus_are_distinct_and_idle_or_none() -> None:
     assert choose(readings, allocation(1, 1), kind="whole", gpus=4, gpu_indices=(0, 1, 2, 3)).requeue
 
 
-def test_a_pinned_job_gets_the_gpu_of_its_seat_or_waits() -> None:
+def test_a_pinned_job_gets_the_gpu_of_its_index_or_waits() -> None:
     readings = [gpu(0), gpu(1)]
     assert choose(readings, allocation(1, 1), pin="slurm", gpu_indices=(1,)).gpus == ("GPU-1",)
     assert choose(readings, allocation(1, 1, 35), pin="slurm", gpu_indices=(1,)).requeue
     assert choose(readings, allocation(1, 1), kind="whole", pin="slurm", gpu_indices=(1,)).requeue
 
 
-def test_a_seat_in_use_keeps_its_room_and_a_fresh_seat_chooses() -> None:
+def test_an_index_in_use_keeps_its_space_and_a_fresh_index_chooses() -> None:
     readings = [gpu(0, used=30 * GIB), gpu(1), gpu(2)]
     elsewhere = allocation(1, 2, gpu_index=0)
     assert choose(readings, elsewhere, pin="bound", gpu_indices=(0,)).gpus == ("GPU-2",)
@@ -308,8 +308,8 @@ def pair(job_id: int, *gpus: int, gpu_indices: tuple[int, ...], gib: int = 10) -
 
 @pytest.mark.parametrize("policy", ["magm", "lug", "mug", "round_robin"])
 def test_parts_of_several_gpus_lie_on_distinct_ones(policy: str) -> None:
-    cards = [gpu(index, used=index * GIB, smact=index / 10) for index in range(4)]
-    placed = choose(cards, gpus=2, gpu_indices=(1, 3), policy=policy)
+    physical_gpus = [gpu(index, used=index * GIB, smact=index / 10) for index in range(4)]
+    placed = choose(physical_gpus, gpus=2, gpu_indices=(1, 3), policy=policy)
     assert len(set(placed.gpus)) == 2
     assert set(placed.gpus) == {"magm": {"GPU-0", "GPU-1"}, "lug": {"GPU-0", "GPU-1"}}.get(
         policy, set(placed.gpus)
@@ -317,29 +317,29 @@ def test_parts_of_several_gpus_lie_on_distinct_ones(policy: str) -> None:
 
 
 def test_a_job_of_several_gpus_waits_if_one_of_them_lacks_the_memory() -> None:
-    cards = [gpu(0), gpu(1)]
-    full = choose(cards, allocation(1, 1, 35), gpus=2, gpu_indices=(0, 1))
+    physical_gpus = [gpu(0), gpu(1)]
+    full = choose(physical_gpus, allocation(1, 1, 35), gpus=2, gpu_indices=(0, 1))
     assert full.requeue and full.reason == "1 of 2 GPUs have the memory, 40.0 GiB at most"
 
 
-def test_each_seat_of_a_job_of_several_gpus_keeps_its_room() -> None:
-    """Seats 0 and 1 sit in rooms 1 and 0: whoever comes to one of them goes where its jobs are."""
-    cards = [gpu(index) for index in range(3)]
+def test_each_index_of_a_job_of_several_gpus_keeps_its_space() -> None:
+    """Indices 0 and 1 sit in spaces 1 and 0: a new job on one of them goes where its jobs are."""
+    physical_gpus = [gpu(index) for index in range(3)]
     moved = pair(1, 1, 0, gpu_indices=(0, 1))
-    assert choose(cards, moved, gpu_indices=(0,), pin="bound").gpus == ("GPU-1",)
-    assert choose(cards, moved, gpu_indices=(1,), pin="bound").gpus == ("GPU-0",)
-    assert choose(cards, moved, gpus=2, gpu_indices=(1, 2), pin="bound").gpus == ("GPU-0", "GPU-2")
-    assert choose(cards, moved, gpus=2, gpu_indices=(2, 0), pin="bound").gpus == ("GPU-2", "GPU-1")
-    assert choose(cards, gpus=2, gpu_indices=(2, 0), pin="slurm").gpus == ("GPU-2", "GPU-0")
+    assert choose(physical_gpus, moved, gpu_indices=(0,), pin="bound").gpus == ("GPU-1",)
+    assert choose(physical_gpus, moved, gpu_indices=(1,), pin="bound").gpus == ("GPU-0",)
+    assert choose(physical_gpus, moved, gpus=2, gpu_indices=(1, 2), pin="bound").gpus == ("GPU-0", "GPU-2")
+    assert choose(physical_gpus, moved, gpus=2, gpu_indices=(2, 0), pin="bound").gpus == ("GPU-2", "GPU-1")
+    assert choose(physical_gpus, gpus=2, gpu_indices=(2, 0), pin="slurm").gpus == ("GPU-2", "GPU-0")
 
 
 def test_shards_of_one_gpu_that_slurm_split_are_placed_on_one() -> None:
-    cards = [gpu(0), gpu(1)]
-    assert choose(cards, allocation(1, 0, 30), gpu_indices=(0, 1), pin="slurm").gpus == ("GPU-1",)
+    physical_gpus = [gpu(0), gpu(1)]
+    assert choose(physical_gpus, allocation(1, 0, 30), gpu_indices=(0, 1), pin="slurm").gpus == ("GPU-1",)
 
 
 def test_the_cap_of_a_job_of_several_gpus_holds_on_each() -> None:
-    cards = [gpu(0), gpu(1)]
+    physical_gpus = [gpu(0), gpu(1)]
     demand = Demand(
         job_id=9,
         user_id=1,
@@ -350,5 +350,5 @@ def test_the_cap_of_a_job_of_several_gpus_holds_on_each() -> None:
         gpu_indices=(0, 1),
     )
     ledger = Ledger(allocations=(allocation(1, 1, 25),))
-    placed = choose_gpu(cards, ledger, demand, PartitionConfig(), pin="slurm", now_s=NOW_S)
+    placed = choose_gpu(physical_gpus, ledger, demand, PartitionConfig(), pin="slurm", now_s=NOW_S)
     assert placed.cap_bytes == 15 * GIB

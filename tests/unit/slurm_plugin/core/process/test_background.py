@@ -22,7 +22,7 @@ def test_work_goes_on_round_after_round_until_it_says_no():
     assert rounds == [0, 1, 2]
 
 
-def test_a_bug_in_one_round_is_told_and_the_next_one_comes(caplog: pytest.LogCaptureFixture):
+def test_a_bug_in_one_round_is_reported_and_the_next_one_comes(caplog: pytest.LogCaptureFixture):
     rounds = iter([ZeroDivisionError("bug"), RuntimeError("another"), None])
 
     def once() -> bool:

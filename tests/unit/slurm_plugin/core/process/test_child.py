@@ -1,4 +1,4 @@
-"""Nothing that a child does, or fails to do, keeps whoever asked it."""
+"""Nothing that a child does, or fails to do, holds up its parent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_child_that_dies_is_no_reason_to_wait(end: object) -> None:
     assert time.monotonic() - start_s < within(10)
 
 
-def test_a_grandchild_that_lives_on_holds_nobody_up() -> None:
+def test_a_grandchild_that_lives_on_holds_no_job_up() -> None:
     def task() -> bytes:
         if os.fork() == 0:
             time.sleep(20)
@@ -115,7 +115,7 @@ def test_children_that_ended_by_themselves_are_waited_for_when_the_next_one_star
         assert in_child(lambda: b"x", timeout_s=30) == b"x"
     ended = set(child._unreaped)
     for pid in ended:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has waited for it
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it has ended, and no job has waited for it
     assert in_child(lambda: b"x", timeout_s=30) == b"x"
     assert not child._unreaped & ended
     for pid in ended:
@@ -132,7 +132,7 @@ def _has_autogroups() -> bool:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may raise a priority")
 @pytest.mark.skipif(not _has_autogroups(), reason="the kernel has no autogroups, or they are off")
 def test_the_session_of_a_hurried_child_is_hurried_too() -> None:
-    """Else its niceness would count for nothing beside the sessions of jobs."""
+    """Else its niceness would count for nothing next to the sessions of jobs."""
 
     def group() -> bytes:
         return Path("/proc/self/autogroup").read_bytes()

@@ -41,6 +41,6 @@ def test_a_long_answer_is_kept_whole() -> None:
 
 
 def test_of_what_failed_the_end_is_kept() -> None:
-    with pytest.raises(CommandError) as told:
+    with pytest.raises(CommandError) as reported:
         run([sys.executable, "-c", f"{LONG}; print('why'); raise SystemExit(3)"], timeout_s=60)
-    assert len(told.value.output) <= SHOWN_LIMIT and told.value.output.endswith("why\n")
+    assert len(reported.value.output) <= SHOWN_LIMIT and reported.value.output.endswith("why\n")

@@ -14,7 +14,7 @@ from slurm_plugin.core.process.systemd import inherited_listener, notify, writes
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_systemd_hears_what_it_is_told(tmp_path: Path, abstract: bool) -> None:
+def test_systemd_gets_each_message(tmp_path: Path, abstract: bool) -> None:
     name = f"@rad-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f"\0{name[1:]}" if abstract else name)
@@ -24,7 +24,7 @@ def test_systemd_hears_what_it_is_told(tmp_path: Path, abstract: bool) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "relative", "/nowhere/at/all", "vsock:2:1234"])
-def test_without_somebody_who_listens_nothing_happens(address: str) -> None:
+def test_without_a_listener_nothing_happens(address: str) -> None:
     notify("READY=1", {"NOTIFY_SOCKET": address})
     notify("READY=1", {})
 

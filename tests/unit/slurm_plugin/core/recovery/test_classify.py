@@ -86,7 +86,7 @@ def test_each_framework_is_understood(name: str) -> None:
         "terminate called after throwing an instance of 'std::bad_alloc'",
     ],
 )
-def test_host_memory_is_told_apart(line: str) -> None:
+def test_host_memory_is_distinguished(line: str) -> None:
     assert classify(FAILED, [line], PATTERNS).kind == "host-oom"
 
 
@@ -167,12 +167,12 @@ def test_a_run_that_never_came_near_our_estimate_buys_no_priority() -> None:
     assert recovery is not None and not recovery.boost_priority
 
 
-def test_a_job_that_nobody_estimated_buys_no_priority() -> None:
+def test_a_job_without_an_estimate_buys_no_priority() -> None:
     recovery = next_attempt(replace(BOOKING, estimate_bytes=None), OOM, PARTITION)
     assert recovery is not None and not recovery.boost_priority
 
 
-def test_an_end_whose_status_nobody_told_is_none_that_somebody_made() -> None:
+def test_an_end_of_unknown_status_is_not_taken_for_a_cancellation() -> None:
     unknown = replace(FAILED, exit_status=None, derived_exit=1)
     assert classify(unknown, ["CUDA out of memory."], PATTERNS).kind == "gpu-oom"
 
@@ -257,13 +257,13 @@ def test_escalation_shares_once_more_and_then_takes_the_gpu() -> None:
     [
         replace(
             OOM, attempted_bytes=None, peak_bytes=6 * GIB
-        ),  # refused what nobody knows, far below its limit
+        ),  # refused what is unknown to RAD, far below its limit
         replace(OOM, attempted_bytes=None, peak_bytes=None),
         replace(OOM, attempted_bytes=25 * GIB),  # 10 + 25 + 5 are all shards
         replace(OOM, attempted_bytes=30 * GIB),
     ],
 )
-def test_escalation_needs_a_size_that_leaves_room_for_others(outcome: Outcome) -> None:
+def test_escalation_needs_a_size_that_leaves_space_for_others(outcome: Outcome) -> None:
     recovery = next_attempt(BOOKING, outcome, replace(PARTITION, recovery="escalate"))
     assert recovery is not None and recovery.booking.kind == "whole"
 

@@ -86,14 +86,12 @@ def test_the_last_line_counts_and_a_size_may_stand_earlier() -> None:
 
 
 def test_what_tensorflow_says_of_a_training_that_goes_on_is_no_failure() -> None:
-    """bfc_allocator.cc tells both in the same words, and one of them to the end."""
-    told = "W tensorflow/bfc_allocator.cc:309] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.20GiB"
-    goes_on = (
-        f"{told} with freed_by_count=0. The caller indicates that this is not a failure, but this may mean\n"
-    )
+    """bfc_allocator.cc shows both in the same words, and one of them to the end."""
+    reported = "W tensorflow/bfc_allocator.cc:309] Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.20GiB"
+    goes_on = f"{reported} with freed_by_count=0. The caller indicates that this is not a failure, but this may mean\n"
     assert last_found([goes_on], PATTERNS) is None
     assert classify(FAILED, [goes_on + "KeyError: 'labels'\n"], PATTERNS).kind == "failed"
-    fails = f"{told} (rounded to 2362232064)requested by op gradients/conv\n"
+    fails = f"{reported} (rounded to 2362232064)requested by op gradients/conv\n"
     for text in (fails + goes_on, goes_on + fails):
         assert classify(FAILED, [text], PATTERNS).kind == "gpu-oom"
 

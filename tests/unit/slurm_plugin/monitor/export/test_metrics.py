@@ -1,4 +1,4 @@
-"""What Prometheus is told, and what is counted from the hooks' logs."""
+"""Metrics, and what is counted from the hooks' logs."""
 
 from __future__ import annotations
 
@@ -79,27 +79,27 @@ def test_owners_booking_and_use_are_shown_side_by_side(served: tuple[Board, str]
     host = os.uname().nodename
     job = f'{{Hostname="{host}",UUID="GPU-a",gpu="0",jobid="7",userid="1000"}}'
     gpu = f'Hostname="{host}",UUID="GPU-a",gpu="0",'
-    told = {}
+    reported = {}
     for line in lines:
         if line.startswith("rad_"):
             name, labels, value = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line).groups()
-            told[f"{name}{{{','.join(sorted((labels or '').split(',')))}}}"] = value
-    assert float(told[f"rad_job_memory_booked_bytes{job}"]) == 12 * GIB
-    assert float(told[f"rad_job_memory_estimate_bytes{job}"]) == 11 * GIB
-    assert float(told[f"rad_job_memory_used_bytes{job}"]) == 10 * GIB
-    assert float(told[f"rad_job_memory_peak_bytes{job}"]) == 11 * GIB
-    assert float(told[f"rad_job_smact_ratio{job}"]) == 0.5
-    card = f'{{{gpu}modelName="card"}}'
-    assert float(told[f"rad_gpu_memory_unmanaged_bytes{card}"]) == 20 * GIB
-    assert float(told[f"rad_gpu_memory_booked_bytes{card}"]) == 12 * GIB
-    assert float(told[f"rad_gpu_smact_ratio{card}"]) == 0.75
-    assert f"rad_gpu_smocc_ratio{card}" not in told
-    assert told[f'rad_gpu_smact_source{{{gpu}modelName="card",source="nvml-gpm"}}'] == "1.0"
-    assert told[f'rad_gpu_jobs{{{gpu}kind="shared",modelName="card"}}'] == "1.0"
-    assert told[f'rad_gpu_jobs{{{gpu}kind="whole",modelName="card"}}'] == "0.0"
+            reported[f"{name}{{{','.join(sorted((labels or '').split(',')))}}}"] = value
+    assert float(reported[f"rad_job_memory_booked_bytes{job}"]) == 12 * GIB
+    assert float(reported[f"rad_job_memory_estimate_bytes{job}"]) == 11 * GIB
+    assert float(reported[f"rad_job_memory_used_bytes{job}"]) == 10 * GIB
+    assert float(reported[f"rad_job_memory_peak_bytes{job}"]) == 11 * GIB
+    assert float(reported[f"rad_job_smact_ratio{job}"]) == 0.5
+    physical_gpu = f'{{{gpu}modelName="card"}}'
+    assert float(reported[f"rad_gpu_memory_unmanaged_bytes{physical_gpu}"]) == 20 * GIB
+    assert float(reported[f"rad_gpu_memory_booked_bytes{physical_gpu}"]) == 12 * GIB
+    assert float(reported[f"rad_gpu_smact_ratio{physical_gpu}"]) == 0.75
+    assert f"rad_gpu_smocc_ratio{physical_gpu}" not in reported
+    assert reported[f'rad_gpu_smact_source{{{gpu}modelName="card",source="nvml-gpm"}}'] == "1.0"
+    assert reported[f'rad_gpu_jobs{{{gpu}kind="shared",modelName="card"}}'] == "1.0"
+    assert reported[f'rad_gpu_jobs{{{gpu}kind="whole",modelName="card"}}'] == "0.0"
 
 
-def test_rad_top_is_told_the_same(served: tuple[Board, str], tmp_path: Path):
+def test_rad_top_shows_the_same(served: tuple[Board, str], tmp_path: Path):
     board, address = served
     log = HookLog(str(tmp_path), "epilog", job_id=3, clock=FakeClock())
     log.write(EventKind.GPU_OOM, "CUDA out of memory, said the job")
@@ -128,7 +128,7 @@ def test_what_is_no_state_of_a_node_is_one_error(text: bytes):
 def test_callers_that_say_nothing_leave_the_others_their_answer(
     served: tuple[Board, str], monkeypatch: pytest.MonkeyPatch
 ):
-    """Whoever opens many connections gets no more threads of rad-monitor than these, and each only for a while."""
+    """A client that opens many connections gets no more threads than these, and each only for a while."""
     monkeypatch.setattr(web._Handler, "timeout", 0.2)
     host, port = served[1].removeprefix("http://").split(":")
     before = threading.active_count()
@@ -196,8 +196,8 @@ def test_the_dashboard_asks_for_metrics_that_exist():
     metrics = pytest.importorskip("slurm_plugin.monitor.export.metrics")
     board = Board(HookCounts(Path("/nonexistent")))
     board.show(Seen(readings=(READING,), ledger=Ledger(allocations=(HELD,))))
-    told = metrics.NodeMetrics(board).collect()
-    names = {sample for metric in told for sample in (metric.name, f"{metric.name}_total")}
+    reported = metrics.NodeMetrics(board).collect()
+    names = {sample for metric in reported for sample in (metric.name, f"{metric.name}_total")}
     names |= {f"{name}_bucket" for name in names}
     text = (Path(__file__).resolve().parents[5] / "gres_conf" / "grafana" / "rad.json").read_text()
     assert set(re.findall(r"rad_\w+", text)) - names == set()

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from fake_nvml import FakeCard, FakeNvml
+from fake_nvml import FakeGpu, FakeNvml
 from fakes import FakeClock
 
 from slurm_plugin.core.errors import DeviceError
@@ -30,8 +30,8 @@ def dcgmi(tmp_path: Path) -> str:
     return str(program)
 
 
-def nvml(*cards: FakeCard) -> NvmlTelemetry:
-    return NvmlTelemetry(FakeNvml(*cards), clock=FakeClock())
+def nvml(*physical_gpus: FakeGpu) -> NvmlTelemetry:
+    return NvmlTelemetry(FakeNvml(*physical_gpus), clock=FakeClock())
 
 
 def test_discovery():
@@ -50,22 +50,22 @@ def test_dmon_without_figures(text: str):
 
 
 def test_activity_replaces_utilisation_by_uuid(dcgmi: str):
-    cards = FakeCard(uuid=SECOND, gpm=None), FakeCard(uuid=FIRST, gpm=None, minor=1)
-    second, first = DcgmTelemetry(nvml(*cards), dcgmi=dcgmi).read()
+    physical_gpus = FakeGpu(uuid=SECOND, gpm=None), FakeGpu(uuid=FIRST, gpm=None, minor=1)
+    second, first = DcgmTelemetry(nvml(*physical_gpus), dcgmi=dcgmi).read()
     assert (first.smact, first.smact_source, first.counters.graphics) == (0.008, "dcgm", 1.0)
     assert (second.smact, second.smact_source) == (0.0, "dcgm")
 
 
-def test_cards_with_gpm_need_no_dcgm():
-    (reading,) = DcgmTelemetry(nvml(FakeCard(uuid=FIRST)), dcgmi="/nowhere/dcgmi").read()
+def test_gpus_with_gpm_need_no_dcgm():
+    (reading,) = DcgmTelemetry(nvml(FakeGpu(uuid=FIRST)), dcgmi="/nowhere/dcgmi").read()
     assert reading.smact_source == "nvml-gpm"
 
 
 def test_without_dcgm_utilisation_stays_and_is_flagged():
-    (reading,) = DcgmTelemetry(nvml(FakeCard(gpm=None)), dcgmi="/nowhere/dcgmi").read()
+    (reading,) = DcgmTelemetry(nvml(FakeGpu(gpm=None)), dcgmi="/nowhere/dcgmi").read()
     assert reading.smact_source == "nvml-utilisation"
 
 
 def test_where_dcgm_alone_is_asked_for_its_absence_is_said():
     with pytest.raises(DeviceError, match="systemctl start nvidia-dcgm"):
-        DcgmTelemetry(nvml(FakeCard()), dcgmi="/nowhere/dcgmi", only=True).read()
+        DcgmTelemetry(nvml(FakeGpu()), dcgmi="/nowhere/dcgmi", only=True).read()

@@ -10,7 +10,7 @@ from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.gpus.simulated_node import main
 
 
-def test_cards_and_devices_of_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_and_devices_of_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[str, int, int]] = []
 
     def mknod(path: Path, mode: int, device: int) -> None:
@@ -22,9 +22,14 @@ def test_cards_and_devices_of_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyP
     main(words)
     main(words)
     assert made == [("fakegpu0", 240, 0), ("fakegpu1", 240, 1)]
-    cards = SimulatedGpus(tmp_path / "n1").gpus()
-    assert [(card.index, card.usable_bytes) for card in cards] == [(0, 80 * GIB), (1, 80 * GIB)]
-    # The names that containers and jobs have known these cards by, and different ones on every node.
-    assert cards[0].uuid == "GPU-1f1c052e-26c1-537a-b79a-87768d981e8e"
+    physical_gpus = SimulatedGpus(tmp_path / "n1").gpus()
+    assert [(physical_gpu.index, physical_gpu.usable_bytes) for physical_gpu in physical_gpus] == [
+        (0, 80 * GIB),
+        (1, 80 * GIB),
+    ]
+    # The names that containers and jobs have known these GPUs by, and different ones on every node.
+    assert physical_gpus[0].uuid == "GPU-1f1c052e-26c1-537a-b79a-87768d981e8e"
     main([*words[:2], f"--folder={tmp_path}/n2", words[3]])
-    assert not {card.uuid for card in cards} & {card.uuid for card in SimulatedGpus(tmp_path / "n2").gpus()}
+    assert not {physical_gpu.uuid for physical_gpu in physical_gpus} & {
+        physical_gpu.uuid for physical_gpu in SimulatedGpus(tmp_path / "n2").gpus()
+    }

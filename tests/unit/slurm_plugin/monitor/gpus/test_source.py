@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from fake_nvml import FakeCard, FakeNvml
+from fake_nvml import FakeGpu, FakeNvml
 from fakes import FakeClock
 
 from slurm_plugin.core.clock import SystemClock
@@ -27,20 +27,20 @@ def test_simulated_gpus_that_hang_are_given_up_in_time_as_real_ones_are(tmp_path
         timely_telemetry(settings, SystemClock()).read()
 
 
-@pytest.mark.parametrize(("source", "told"), [("auto", "nvml-gpm"), ("nvml", "nvml-gpm"), ("dcgm", None)])
+@pytest.mark.parametrize(("source", "reported"), [("auto", "nvml-gpm"), ("nvml", "nvml-gpm"), ("dcgm", None)])
 def test_dcgm_is_missed_only_where_it_alone_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, source: Literal["auto", "nvml", "dcgm"], told: str | None
+    monkeypatch: pytest.MonkeyPatch, source: Literal["auto", "nvml", "dcgm"], reported: str | None
 ) -> None:
     def no_dcgm(argv: Sequence[str], *, timeout_s: float) -> str:
         raise CommandError(tuple(argv), 127, "not installed")
 
     monkeypatch.setattr(dcgm, "run", no_dcgm)
     monkeypatch.setattr(
-        source_module, "NvmlTelemetry", lambda clock: NvmlTelemetry(FakeNvml(FakeCard()), clock=clock)
+        source_module, "NvmlTelemetry", lambda clock: NvmlTelemetry(FakeNvml(FakeGpu()), clock=clock)
     )
     telemetry = source_module.lasting_telemetry(TelemetryConfig(source=source), FakeClock())
-    if told is None:
+    if reported is None:
         with pytest.raises(DeviceError, match="start nvidia-dcgm"):
             telemetry.read()
     else:
-        assert [reading.smact_source for reading in telemetry.read()] == [told]
+        assert [reading.smact_source for reading in telemetry.read()] == [reported]

@@ -103,7 +103,7 @@ def test_a_peak_in_the_accounts_is_learned_once(config: Config, peaks: Peaks, tm
     assert (known := peaks.seen(1000, PROFILE)) is not None and known.smact == 0.41
     assert accounts.asked == [FIRST_S, AGAIN_S]
     assert accounts.comments_asked == [(7,)]
-    AccountsReader(accounts, peaks, lambda: config).learn()  # radd starts anew
+    AccountsReader(accounts, peaks, lambda: config).learn()  # radd starts again
     assert len((tmp_path / "peaks.jsonl").read_text().splitlines()) == 1
 
 
@@ -128,7 +128,7 @@ def test_a_bug_over_one_job_keeps_no_other_from_being_learned(
     assert peak_bytes(peaks) == 10 * GIB
 
 
-def test_a_run_in_the_accounts_tells_all_that_the_site_learns_from(
+def test_a_run_in_the_accounts_shows_all_that_the_site_learns_from(
     config: Config, peaks: Peaks, tmp_path: Path
 ) -> None:
     accounts, partitions = FakeAccounts(), {"gpu": PartitionConfig(), "other": PartitionConfig()}
@@ -151,7 +151,7 @@ def test_a_job_whose_epilog_has_not_written_yet_is_looked_at_again(config: Confi
     assert peak_bytes(peaks) == 10 * GIB
 
 
-def test_what_a_shared_folder_told_already_is_not_counted_twice(
+def test_what_a_shared_folder_reported_already_is_not_counted_twice(
     config: Config, peaks: Peaks, tmp_path: Path
 ) -> None:
     line = f'{{"job": 7, "user": 1000, "profile": "{PROFILE}", "peak_bytes": {9 * GIB}}}\n'
@@ -168,21 +168,21 @@ def test_what_a_shared_folder_told_already_is_not_counted_twice(
     ["none of ours", stamped(user_id=1001), stamped().replace("shared", "whole")],
     ids=["no booking", "a booking copied from somebody else", "a booking that was changed"],
 )
-def test_only_a_booking_of_ours_tells_the_model(config: Config, peaks: Peaks, comment: str) -> None:
+def test_only_a_booking_of_rads_shows_the_model(config: Config, peaks: Peaks, comment: str) -> None:
     accounts = FakeAccounts()
     accounts.ended(7, comment=comment)
     AccountsReader(accounts, peaks, lambda: config).learn()
     assert peak_bytes(peaks) is None and peak_bytes(peaks, 1001) is None
 
 
-def test_a_run_that_failed_tells_no_need(config: Config, peaks: Peaks) -> None:
+def test_a_run_that_failed_shows_no_need(config: Config, peaks: Peaks) -> None:
     accounts = FakeAccounts()
     accounts.ended(7, event="failed")
     AccountsReader(accounts, peaks, lambda: config).learn()
     assert accounts.comments_asked == []
 
 
-def test_without_history_nobody_is_asked(config: Config, peaks: Peaks) -> None:
+def test_without_history_slurm_is_not_asked(config: Config, peaks: Peaks) -> None:
     accounts = FakeAccounts()
     silent = dataclasses.replace(config, features=Features(history=False))
     AccountsReader(accounts, peaks, lambda: silent).learn()

@@ -22,9 +22,9 @@ SCRIPT = "#!/bin/sh\n#RAD model=models/resnet50_torchinfo.txt batch_size=32 opti
 def request(*, user_id: int = 1000, script: str = SCRIPT, comment: str | None = None) -> JobRequest:
     directives = parse_script(SCRIPT, "job.sh")
     assert directives is not None
-    told = profile_of(directives, (CHECKOUT / "examples",))
-    assert told is not None
-    comment = with_profile("", told[0]) if comment is None else comment
+    reported = profile_of(directives, (CHECKOUT / "examples",))
+    assert reported is not None
+    comment = with_profile("", reported[0]) if comment is None else comment
     return request_from({"user_id": user_id, "script": script, "comment": comment})
 
 

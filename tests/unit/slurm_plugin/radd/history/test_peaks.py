@@ -85,7 +85,7 @@ def test_a_file_that_was_renamed_is_read_on_and_nothing_is_forgotten(tmp_path: P
         assert each.seen(1, "cd") is not None
 
 
-def test_nobody_else_reads_who_ran_what(tmp_path: Path) -> None:
+def test_no_other_user_reads_which_jobs_ran(tmp_path: Path) -> None:
     path = tmp_path / "state" / "peaks.jsonl"
     record(Peaks(path, ""), 1, "ab", GIB)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -110,6 +110,6 @@ def test_activity_is_remembered_with_the_peak_and_falls_slower_than_it_rises(tmp
         assert known is not None and known.smact == 0.6
     peaks.record(
         Run(user_id=1, profile_key="ab", peak_bytes=GIB, smact=0.9)
-    )  # one calm run buys no second one beside busy neighbours
+    )  # one calm run buys no second one next to busy neighbours
     peaks.refresh()
     assert (known := peaks.seen(1, "ab")) is not None and known.smact == 0.9

@@ -45,7 +45,7 @@ def test_half_a_line_is_none() -> None:
         read_after(b'{"v"', closes=True)
 
 
-def test_nobody_is_waited_for_without_end() -> None:
+def test_no_job_is_waited_for_without_end() -> None:
     with pytest.raises(WireError, match="no whole line"):
         read_after(b'{"v"', patience_s=0.1)
 

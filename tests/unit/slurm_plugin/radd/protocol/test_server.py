@@ -149,7 +149,7 @@ def test_a_folder_that_is_not_its_own_is_no_bug(path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("owner_uid", [None, 4711])
-def test_nobody_else_can_connect(path: Path, owner_uid: int | None) -> None:
+def test_no_other_user_can_connect(path: Path, owner_uid: int | None) -> None:
     server = Server(path, handler, trusted_uids=ME, clock=SystemClock(), owner_uid=owner_uid)
     server.start()
     status = path.stat()
@@ -196,6 +196,6 @@ def test_a_refusal_quotes_little_and_nothing_that_a_terminal_obeys(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     loud = json.dumps({"op": "refuse", "why": "\x1b[2J" + "x" * 70_000}).encode()
-    told = json.loads(ask(path, loud + b"\n"))["error"]
-    assert told.isprintable() and len(told) <= 300
+    reported = json.loads(ask(path, loud + b"\n"))["error"]
+    assert reported.isprintable() and len(reported) <= 300
     assert all(len(record.getMessage()) < 400 for record in caplog.records)

@@ -1,4 +1,4 @@
-"""radd raises who was put back to where he stood, and takes it back when he starts."""
+"""radd raises who was put back to where he was, and takes it back when he starts."""
 
 from __future__ import annotations
 
@@ -74,19 +74,19 @@ class Site:
         return parse_config({"partition": {"gpu": partition}}, origin="rad.toml")
 
     def nice(self, value: int, **more: object) -> None:
-        """Let Slurm show what it was told."""
+        """Let Slurm show what it was given."""
         before = self.slurm.places[7]
         priority = before.priority + before.nice - value
         self.slurm.places[7] = replace(before, nice=value, priority=priority, **more)  # type: ignore[arg-type]
         self.slurm.views[7] = replace(self.slurm.views[7], nice=value, **more)  # type: ignore[arg-type]
 
     def look(self) -> list[int]:
-        """Return the nice values that Slurm is told in one round."""
-        begin = len(self.slurm.told)
+        """Return the nice values that Slurm is asked to set in one round."""
+        begin = len(self.slurm.reported)
         self.booster.collect()
         self.keeper.keep()
         self.clock.time_s += EVERY_S
-        changes = [change for _, change in self.slurm.told[begin:] if isinstance(change, JobChange)]
+        changes = [change for _, change in self.slurm.reported[begin:] if isinstance(change, JobChange)]
         return [change.nice for change in changes if change.nice is not None]
 
 
@@ -107,7 +107,7 @@ def test_who_is_put_back_is_raised_until_he_starts(site: Site) -> None:
     assert not site.keeper.busy and not site.booster.outstanding
 
 
-def test_a_priority_that_somebody_set_by_hand_stays(site: Site) -> None:
+def test_a_priority_that_a_user_set_by_hand_stays(site: Site) -> None:
     """Slurm takes a nice value then and heeds it not; raised again and again, it would never end."""
     site.releaser.hear(7, NOTE)
     assert site.look() == [-3]
@@ -120,7 +120,7 @@ def test_a_priority_that_somebody_set_by_hand_stays(site: Site) -> None:
 
 
 def test_who_started_between_two_looks_is_not_taken_for_one_of_an_admins(site: Site) -> None:
-    """Slurm shows who is put back a second time with the nice value that he was lent, and a priority anew."""
+    """Slurm shows who is put back a second time with the nice value that he was lent, and a priority again."""
     site.releaser.hear(7, NOTE)
     assert site.look() == [-3]
     site.nice(-3, state="RUNNING", reason="Prolog")
@@ -159,7 +159,7 @@ def test_a_change_that_slurm_did_not_hear_is_made_again(site: Site) -> None:
     assert site.look() == [-3]
 
 
-def test_what_somebody_else_sets_stays(site: Site) -> None:
+def test_what_another_user_sets_stays(site: Site) -> None:
     site.releaser.hear(7, NOTE)
     site.look()
     site.nice(50)
@@ -169,7 +169,7 @@ def test_what_somebody_else_sets_stays(site: Site) -> None:
     assert not site.booster.outstanding
 
 
-def test_a_loan_for_another_reason_is_kept_apart(site: Site) -> None:
+def test_a_boost_for_another_reason_is_kept_apart(site: Site) -> None:
     """It is lent, put back, raised, and started: what it had at first comes back."""
     assert site.booster.boost(VIEW, BoostCause(fault="victim")) == -995
     site.nice(-995)
@@ -195,7 +195,7 @@ def test_what_another_radd_lent_is_not_lent_again(site: Site) -> None:
 @pytest.mark.parametrize(
     ("keep_queue_position", "config"), [(False, {}), (True, {"SchedulerParameters": "enable_user_top"})]
 )
-def test_nobody_is_raised_where_that_is_off(
+def test_no_job_is_raised_where_that_is_off(
     tmp_path: Path, keep_queue_position: bool, config: dict[str, str]
 ) -> None:
     site = Site(tmp_path, keep_queue_position=keep_queue_position, **config)

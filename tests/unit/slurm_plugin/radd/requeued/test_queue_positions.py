@@ -78,7 +78,7 @@ def test_equals_start_in_the_order_of_their_first_submission(
     assert lift(*others) == points
 
 
-def test_what_somebody_raised_a_job_by_is_not_owed_any_more() -> None:
+def test_what_an_admin_raised_a_job_by_is_not_boosted_any_more() -> None:
     mine, position = replace(MINE, priority=90), replace(POSITION, priority=98)
     assert lift(mine=mine, position=position, ageing=BASIC) == 8
     assert lift(mine=replace(mine, priority=95, nice=-5), position=position, ageing=BASIC) == 3
@@ -145,8 +145,8 @@ def test_what_slurm_took(ageing: Ageing, mine: Standing, position: QueuePosition
     assert lost_points(position, mine, ageing, now_s=NOW_S) == points
 
 
-def test_nothing_is_owed_before_slurm_has_taken_it() -> None:
-    """Slurm computes priorities anew every five minutes as it comes."""
+def test_nothing_is_missing_before_slurm_has_taken_it() -> None:
+    """Slurm computes priorities again every five minutes as it comes."""
     ageing = replace(AGES, every_s=300)
     mine = replace(MINE, priority=601, submitted_s=9990, accrues_s=9993)
     position = QueuePosition(submitted_s=9300, accrues_s=9300, priority=601)
@@ -208,7 +208,7 @@ JOBS = st.lists(
 
 
 @given(JOBS, st.integers(1, 3), st.integers(0, 2), st.lists(st.integers(8000, 8999), min_size=1, max_size=3))
-def test_nobody_passes_who_stood_before_him(
+def test_no_job_passes_one_that_was_before_it(
     rows: list[tuple[int, int, str]], priority: int, taken: int, first: list[int]
 ) -> None:
     """Whatever the others are, and however often it is looked."""
@@ -234,13 +234,13 @@ def test_nobody_passes_who_stood_before_him(
     for job in requeue:
         points = job.priority + lent[job.job_id]
         for each in others:
-            stood_before = (-each.priority, each.submitted_s) < (-priority, positions[job.job_id].submitted_s)
+            was_before = (-each.priority, each.submitted_s) < (-priority, positions[job.job_id].submitted_s)
             now_before = (-each.priority, each.submitted_s, each.job_id) < (
                 -points,
                 job.submitted_s,
                 job.job_id,
             )
-            if each.partition != "cpu" and stood_before:
+            if each.partition != "cpu" and was_before:
                 assert now_before, (each, job, points)
 
 

@@ -32,11 +32,11 @@ def test_the_delay_is_cleared_once_the_job_is_pending() -> None:
     worker = releaser(slurm)
     worker.hear(7, RECOVERED)
     worker.run_errands()
-    assert slurm.told == []
+    assert slurm.reported == []
     slurm.views[7] = job("PENDING")
     worker.run_errands()
     worker.run_errands()
-    assert slurm.told == [(7, JobChange(start_now=True))]
+    assert slurm.reported == [(7, JobChange(start_now=True))]
 
 
 def test_a_site_that_preempts_thousands_is_not_asked_about_each() -> None:
@@ -49,30 +49,30 @@ def test_a_site_that_preempts_thousands_is_not_asked_about_each() -> None:
     worker.scan()
     assert slurm.asked <= MOST_SCANNED + 1
     worker.run_errands()
-    assert slurm.told == [(7, JobChange(start_now=True))]
+    assert slurm.reported == [(7, JobChange(start_now=True))]
 
 
-def test_a_job_that_was_put_back_waits_as_long_as_it_was_told() -> None:
+def test_a_job_that_was_put_back_waits_as_long_as_stated() -> None:
     slurm = FakeSlurm(job("PENDING"))
     worker = releaser(slurm)
     worker.hear(7, Note(event="requeued", start_in_s=15))
     worker.run_errands()
-    assert slurm.told == [(7, JobChange(start_in_s=15))]
+    assert slurm.reported == [(7, JobChange(start_in_s=15))]
 
 
-def test_a_job_that_is_woken_before_it_is_pending_again_does_not_wait_as_long_as_it_was_told_first() -> None:
+def test_a_job_that_is_woken_before_it_is_pending_again_does_not_wait_as_long_as_first_stated() -> None:
     """Seen on two H200s: both were idle for a minute, because radd set the doubled delay after the wake."""
     slurm = FakeSlurm(job("COMPLETING", priority=9))
     worker = releaser(slurm)
     worker.hear(7, Note(event="requeued", start_in_s=80))
     worker.run_errands()
     wake([Waiting(job_id=7, earliest_s=0.0, restart=0)], Path("/nonexistent"), slurm, FakeClock(1.0), key=KEY)
-    _, change = slurm.told.pop()
+    _, change = slurm.reported.pop()
     worker.hear(7, read_note(change.admin_comment or "") or pytest.fail("radd hears of no wake"))
     slurm.views[7] = job("PENDING")
     worker.run_errands()
     worker.run_errands()
-    assert slurm.told == [(7, JobChange(start_now=True))]
+    assert slurm.reported == [(7, JobChange(start_now=True))]
 
 
 @pytest.mark.parametrize("note", [Note(event="ended", start_in_s=0), Note(event="recovered")])
@@ -81,7 +81,7 @@ def test_other_notes_are_no_errand(note: Note) -> None:
     worker = releaser(slurm)
     worker.hear(7, note)
     worker.run_errands()
-    assert slurm.told == []
+    assert slurm.reported == []
 
 
 def test_slurm_is_asked_again_until_it_answers() -> None:
@@ -91,7 +91,7 @@ def test_slurm_is_asked_again_until_it_answers() -> None:
     worker.hear(7, RECOVERED)
     for _ in range(5):
         worker.run_errands()
-    assert slurm.told == [(7, JobChange(start_now=True))]
+    assert slurm.reported == [(7, JobChange(start_now=True))]
 
 
 def test_an_errand_ends_with_its_job_and_with_its_time() -> None:
@@ -104,12 +104,12 @@ def test_an_errand_ends_with_its_job_and_with_its_time() -> None:
     worker.run_errands()
     slurm.views[2] = job("PENDING", 2)
     worker.run_errands()
-    assert slurm.told == [], "a job that went on running is requeued by somebody else"
+    assert slurm.reported == [], "a job that went on running is requeued by somebody else"
     clock.sleep(PATIENCE_S)
     worker.run_errands()
     slurm.views[1] = job("PENDING", 1)
     worker.run_errands()
-    assert slurm.told == []
+    assert slurm.reported == []
 
 
 def test_a_job_that_still_runs_may_yet_be_requeued() -> None:
@@ -119,7 +119,7 @@ def test_a_job_that_still_runs_may_yet_be_requeued() -> None:
     worker.run_errands()
     slurm.views[7] = job("PENDING")
     worker.run_errands()
-    assert slurm.told == [(7, JobChange(start_now=True))]
+    assert slurm.reported == [(7, JobChange(start_now=True))]
 
 
 def test_a_new_radd_finds_what_the_old_one_left() -> None:
@@ -136,7 +136,7 @@ def test_a_new_radd_finds_what_the_old_one_left() -> None:
     worker = releaser(slurm)
     worker.scan()
     worker.run_errands()
-    assert slurm.told == [(1, JobChange(start_now=True))]
+    assert slurm.reported == [(1, JobChange(start_now=True))]
 
 
 def test_a_job_that_ends_between_two_questions_is_none() -> None:
@@ -146,7 +146,7 @@ def test_a_job_that_ends_between_two_questions_is_none() -> None:
 
     slurm = Forgets(job("PENDING", 1, reason="BeginTime", restarts=1))
     releaser(slurm).scan()
-    assert slurm.told == []
+    assert slurm.reported == []
 
 
 def test_epilogs_and_file_systems_may_take_their_time() -> None:
@@ -157,7 +157,7 @@ def test_epilogs_and_file_systems_may_take_their_time() -> None:
     worker.run_errands()
     slurm.views[7] = job("PENDING")
     worker.run_errands()
-    assert slurm.told == [(7, JobChange(start_now=True))]
+    assert slurm.reported == [(7, JobChange(start_now=True))]
 
 
 @pytest.mark.parametrize(("restarts", "cleared"), [(1, True), (2, False), (3, False)])
@@ -168,7 +168,7 @@ def test_a_note_of_an_earlier_rerun_moves_nothing(restarts: int, cleared: bool) 
     worker = releaser(slurm)
     worker.scan()
     worker.run_errands()
-    assert slurm.told == ([(1, JobChange(start_now=True))] if cleared else [])
+    assert slurm.reported == ([(1, JobChange(start_now=True))] if cleared else [])
 
 
 def test_a_job_that_has_not_come_so_far_yet_is_waited_for() -> None:
@@ -179,7 +179,7 @@ def test_a_job_that_has_not_come_so_far_yet_is_waited_for() -> None:
     worker.run_errands()
     slurm.views[7] = job("PENDING", restarts=1)
     worker.run_errands()
-    assert slurm.told == [(7, JobChange(start_now=True))]
+    assert slurm.reported == [(7, JobChange(start_now=True))]
 
 
 def test_a_start_that_its_owner_put_off_stays_where_he_put_it() -> None:
@@ -191,14 +191,14 @@ def test_a_start_that_its_owner_put_off_stays_where_he_put_it() -> None:
     worker = releaser(slurm, clock)
     worker.scan()
     worker.run_errands()
-    assert slurm.told == []
+    assert slurm.reported == []
 
 
 def test_what_is_heard_while_an_errand_is_run_is_the_next_errand() -> None:
     class Hearing(FakeSlurm):
         def update(self, job_id: int, change: JobChange) -> None:
             super().update(job_id, change)
-            if len(self.told) == 1:
+            if len(self.reported) == 1:
                 worker.hear(job_id, Note(event="requeued", start_in_s=15))
 
     slurm = Hearing(job("PENDING"))
@@ -206,7 +206,7 @@ def test_what_is_heard_while_an_errand_is_run_is_the_next_errand() -> None:
     worker.hear(7, RECOVERED)
     worker.run_errands()
     worker.run_errands()
-    assert slurm.told == [(7, JobChange(start_now=True)), (7, JobChange(start_in_s=15))]
+    assert slurm.reported == [(7, JobChange(start_now=True)), (7, JobChange(start_in_s=15))]
 
 
 def test_a_bug_over_one_job_costs_no_other_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_a_bug_over_one_job_costs_no_other_its_start(monkeypatch: pytest.MonkeyP
     with pytest.raises(ZeroDivisionError):
         worker.run_errands()
     worker.run_errands()
-    assert slurm.told == [(8, JobChange(start_now=True))]
+    assert slurm.reported == [(8, JobChange(start_now=True))]
 
 
 def test_a_bug_over_what_an_older_radd_left_keeps_no_errand_from_being_run(
@@ -243,10 +243,10 @@ def test_a_bug_over_what_an_older_radd_left_keeps_no_errand_from_being_run(
     worker.hear(7, RECOVERED)
     worker.start()
     deadline = Deadline(clock, 5.0)
-    while not slurm.told and not deadline.passed():
+    while not slurm.reported and not deadline.passed():
         clock.sleep(0.01)
     worker.stop()
-    assert slurm.told == [(7, JobChange(start_now=True))]
+    assert slurm.reported == [(7, JobChange(start_now=True))]
 
 
 def test_what_an_older_radd_left_is_looked_for_until_slurm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_what_an_older_radd_left_is_looked_for_until_slurm_answers(monkeypatch: 
     worker = Releaser(slurm, clock, key=lambda: KEY)
     worker.start()
     deadline = Deadline(clock, 10.0)
-    while not slurm.told and not deadline.passed():
+    while not slurm.reported and not deadline.passed():
         clock.sleep(0.01)
     worker.stop()
-    assert slurm.told == [(7, JobChange(start_now=True))]
+    assert slurm.reported == [(7, JobChange(start_now=True))]

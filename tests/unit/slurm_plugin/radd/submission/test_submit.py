@@ -192,7 +192,7 @@ def test_processes_that_share_a_gpu_are_remembered_together(
         assert booked() == alone, "one process alone is another job"
 
 
-def test_what_was_seen_of_the_activity_wins_over_what_the_model_tells(tmp_path: Any) -> None:
+def test_what_was_seen_of_the_activity_wins_over_what_the_model_shows(tmp_path: Any) -> None:
     peaks = Peaks(tmp_path / "peaks.jsonl", "")
     peaks.refresh()
     peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=20 * GIB, smact=0.123))
@@ -214,11 +214,11 @@ def test_what_was_seen_of_the_activity_counts_in_full(tmp_path: Any) -> None:
 
 
 def test_of_a_job_that_takes_turns_the_time_counts_with_its_waits(tmp_path: Any) -> None:
-    told = Estimator().of_profile(PROFILE)
-    assert told is not None and told.smact is not None and told.busy is not None
+    reported = Estimator().of_profile(PROFILE)
+    assert reported is not None and reported.smact is not None and reported.busy is not None
     peaks = Peaks(tmp_path / "peaks.jsonl", "")
     made = submission(peaks=peaks, compute_overcommit=0.2, sharing="streams")
-    for seen, busy in ((None, 0.6 * told.busy), (told.smact / 3, told.busy / 3)):
+    for seen, busy in ((None, 0.6 * reported.busy), (reported.smact / 3, reported.busy / 3)):
         if seen is not None:
             peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=GIB, smact=seen))
             peaks.refresh()
@@ -238,7 +238,7 @@ def test_of_a_job_that_takes_turns_the_time_counts_with_its_waits(tmp_path: Any)
         ("\ufeff#!/bin/sh\r\n#RAD memry=3G\r\n", ["job.sh:2", "memory"]),
     ],
 )
-def test_a_wrong_directive_is_told_in_one_line_and_costs_the_user_no_job(
+def test_a_wrong_directive_is_reported_in_one_line_and_costs_the_user_no_job(
     script: str, words: list[str]
 ) -> None:
     reply = answer(script=script, script_name="job.sh")
@@ -325,8 +325,8 @@ def test_a_forged_booking_is_not_signed() -> None:
 )
 def test_no_line_for_the_user_moves_a_terminal_or_fills_it(gres: str) -> None:
     reply = answer(gres=gres, comment="rad:memory=4G")
-    told = [*reply["say"], reply["refuse"] or ""]
-    assert any(told) and all(line.isprintable() and len(line) <= 500 for line in told)
+    reported = [*reply["say"], reply["refuse"] or ""]
+    assert any(reported) and all(line.isprintable() and len(line) <= 500 for line in reported)
 
 
 @pytest.mark.parametrize(("history", "source"), [(True, "history"), (False, "estimate")])

@@ -50,7 +50,7 @@ def load(line: dict[str, str]) -> Load:
     )
 
 
-def test_it_tells_what_was_measured(groups: list[list[dict[str, str]]]) -> None:
+def test_it_shows_what_was_measured(groups: list[list[dict[str, str]]]) -> None:
     errors = [
         abs(factor / float(line["slowdown"]) - 1)
         for group in groups
@@ -98,7 +98,7 @@ def test_company_never_makes_a_gpu_do_less(loads: list[Load], another: Load) -> 
     assert together([*loads, another], after) >= reach(sum(work), max(work)) - 2e-3
 
 
-def test_a_neighbour_that_does_nothing_slows_nobody() -> None:
+def test_a_neighbour_that_does_nothing_slows_no_job() -> None:
     busy = Load(smact=0.95, busy=1.0)
     assert slowdowns([busy, Load(smact=0.0, busy=0.0)]) == [1.0, 1.0]
     assert slowdowns([]) == []
@@ -127,7 +127,7 @@ def test_each_gradient_waits_for_the_mps_server() -> None:
 
 
 def test_who_takes_turns_waits_for_the_server_and_not_for_each_of_its_clients() -> None:
-    """Replayed: steps of 1.42 s for 0.26 beside three trainings that fill the GPU, and beside five."""
+    """Replayed: steps of 1.42 s for 0.26 next to three trainings that fill the GPU, and next to five."""
     few, many = (slowdowns([WIDE, *[FULL] * count])[0] for count in (1, 5))
     assert few == pytest.approx(many, rel=0.03) == pytest.approx(1.42 / 0.26, rel=0.1)
     calm = Load(smact=0.02, busy=0.04)
@@ -136,7 +136,7 @@ def test_who_takes_turns_waits_for_the_server_and_not_for_each_of_its_clients() 
 
 
 def test_two_who_take_turns_wait_for_each_other() -> None:
-    """Replayed without anybody under MPS: GPT-2 large 1.55 times as long, XLNet base 2.9 times."""
+    """Replayed without any job under MPS: GPT-2 large 1.55 times as long, XLNet base 2.9 times."""
     base, gpt2 = (measured()[name].alone(gpus=2, duty=1.0) for name in ("xlnet_base_cased_2", "gpt2_large_2"))
     assert slowdowns([base, gpt2]) == [pytest.approx(2.9, rel=0.2), pytest.approx(1.55, rel=0.35)]
 
@@ -152,20 +152,20 @@ def test_clients_work_in_the_time_that_is_left_and_their_pauses_come_first() -> 
 
 
 def test_clients_of_a_full_server_have_what_a_job_of_two_gpus_leaves() -> None:
-    """Two H200s, XLNet large under NCCL beside four trainings on each: these have 0.46 of what they had without it."""
+    """Two H200s, XLNet large under NCCL next to four trainings on each: these have 0.46 of what they had without it."""
     found = json.loads((RESULTS / "two_gpu_jobs_nccl.json").read_text())["nccl"]["apart"]
     kept = sum(found["beside"]) / sum(found["beside_without"])
-    beside, without = (
+    alongside, without = (
         slowdowns(loads)[-1] for loads in ([replace(WIDE, exchanges_per_s=0.0), *[FULL] * 4], [FULL] * 4)
     )
-    assert without / beside == pytest.approx(kept, abs=0.15)
+    assert without / alongside == pytest.approx(kept, abs=0.15)
 
 
 def turning(busy: float, duty: float = 1.0) -> Load:
     return Load(smact=0.8 * busy, busy=busy, duty=duty, sliced=True)
 
 
-def test_outside_of_mps_who_asks_for_little_waits_for_nobody_and_the_others_alike() -> None:
+def test_outside_of_mps_who_asks_for_little_waits_for_no_job_and_the_others_alike() -> None:
     """Measured without MPS: ResNet-18 on CIFAR (0.26) 1.04, VGG and MobileNet 3.03 and 3.01; pairs 2.2."""
     assert slowdowns([turning(0.26), turning(1.0), turning(1.0)]) == [
         1.0,
@@ -202,15 +202,15 @@ def test_the_law_of_turns_is_near_what_was_measured_without_mps() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.1, 1))
-def test_a_fair_level_gives_away_what_there_is_and_no_more(asked: list[float], room: float) -> None:
-    level = fair_level(asked, room)
+def test_a_fair_level_gives_away_what_there_is_and_no_more(asked: list[float], space: float) -> None:
+    level = fair_level(asked, space)
     given_away = sum(min(one, level) for one in asked)
-    assert given_away <= room + 1e-9
-    assert level == 1.0 or given_away == pytest.approx(room)
+    assert given_away <= space + 1e-9
+    assert level == 1.0 or given_away == pytest.approx(space)
 
 
 @given(st.lists(LOADS.map(lambda load: replace(load, sliced=True)), min_size=1, max_size=8))
-def test_turns_never_make_anybody_faster_and_never_give_away_more_than_the_gpu(loads: list[Load]) -> None:
+def test_turns_never_make_any_job_faster_and_never_give_away_more_than_the_gpu(loads: list[Load]) -> None:
     found = slowdowns(loads)
     assert min(found) >= 1.0
     taken = sum(load.busy * load.duty / factor for load, factor in zip(loads, found, strict=True))

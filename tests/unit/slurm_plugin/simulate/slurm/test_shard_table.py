@@ -1,4 +1,4 @@
-"""Slurm's count of seats agrees with plain lists."""
+"""Slurm's count of indices agrees with plain lists."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_first_place_that_is_large_enough(
     st.integers(1, 4),
     st.integers(1, 7),
 )
-def test_a_job_of_several_gpus_finds_the_first_node_where_each_of_so_many_has_room(
+def test_a_job_of_several_gpus_finds_the_first_node_where_each_of_so_many_has_space(
     taken: list[tuple[int, int, int]], gpus: int, shards: int
 ) -> None:
     table = ShardTable(nodes=3, per_node=4, shards=8)

@@ -86,7 +86,7 @@ def test_jobs_of_other_partitions_may_be_left_out(tmp_path: Path) -> None:
     assert trace.left_out["in another partition"] == 2
 
 
-def test_shards_are_of_one_gpu_and_our_comment_tells_the_peak(tmp_path: Path) -> None:
+def test_shards_are_of_one_gpu_and_our_comment_shows_the_peak(tmp_path: Path) -> None:
     line = (
         "20|small|ann|vision|gpu|2026-10-01T10:00:00|2026-10-01T10:05:00|2026-10-01T11:05:00|120|1|COMPLETED|"
         "cpu=4,gres/shard=6||rad: ended estimate_mib=5000 peak_mib=4096"

@@ -74,7 +74,7 @@ def test_a_job_without_work_yet_changes_nothing(loads: list[Load], smact: float)
     assert slowdowns([*loads, starts])[:-1] == slowdowns(loads)
 
 
-def test_jobs_of_strangers_are_slower_than_jobs_of_one_user() -> None:
+def test_jobs_of_several_users_are_slower_than_jobs_of_one_user() -> None:
     busy = Load(smact=0.5, busy=0.9)
     together, apart = (slowdowns([replace(busy, server=name) for name in names]) for names in ("aa", "ab"))
     assert apart[0] == apart[1] == pytest.approx(2 * 0.9 / 0.91)

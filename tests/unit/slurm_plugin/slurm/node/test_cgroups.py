@@ -68,13 +68,13 @@ def test_a_folder_elsewhere_is_none(tmp_path: Path, path: str) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(
-    "theirs", ["user@1000.service", "user@1000.service/{}", "user@1000.service/{}/job_42"]
+    "foreign", ["user@1000.service", "user@1000.service/{}", "user@1000.service/{}/job_42"]
 )
-def test_a_folder_below_a_users_is_none_whatever_its_name(tmp_path: Path, version: int, theirs: str) -> None:
+def test_a_folder_below_a_users_is_none_whatever_its_name(tmp_path: Path, version: int, foreign: str) -> None:
     middle = "slurmstepd.scope" if version == 2 else "slurm/uid_0"
     job = f"/user@1000.service/{middle}/job_42"
     node = Cgroups(tmp_path, job, version=version)
-    give_away(node.mounted / theirs.format(middle), 1000)
+    give_away(node.mounted / foreign.format(middle), 1000)
     assert node.job_in(job) is None
 
 

@@ -60,7 +60,7 @@ def test_a_setuid_program_by_a_hard_link_of_that_name_has_no_job(tmp_path: Path)
     assert child(tmp_path) is None
 
 
-def test_a_program_of_another_file_system_view_keeps_a_gpu_and_judges_nobody(tmp_path: Path) -> None:
+def test_a_program_of_another_file_system_view_keeps_a_gpu_and_judges_no_job(tmp_path: Path) -> None:
     """slurmd in a container, or a container whose root is the host's."""
     folder = slurmstepd(tmp_path, 10, "41.batch")
     (folder / "exe").unlink()
@@ -105,7 +105,7 @@ def test_one_whose_program_an_upgrade_replaced_is_still_one(tmp_path: Path) -> N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="starts what runs as root")
 def test_a_process_that_ended_shows_nothing_any_more(tmp_path: Path) -> None:
-    """Whoever has its pid by then is not read through the folder that was opened."""
+    """A process that has its pid by then is not read through the folder that was opened."""
     with subprocess.Popen(["/bin/sleep", "60"]) as running, opened(running.pid) as entry:
         assert entry is not None and entry.user_ids == (0, 0, 0, 0)
         running.kill()

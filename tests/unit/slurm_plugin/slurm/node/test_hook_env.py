@@ -30,7 +30,7 @@ def test_a_hook_knows_its_job() -> None:
     assert (job.work_dir, job.stdout, job.node, job.comment) == ("/home/ada/my runs", "", "n0", "hello rad")
 
 
-def test_a_job_without_gpus_has_no_seats() -> None:
+def test_a_job_without_gpus_has_no_indices() -> None:
     env = {name: value for name, value in EPILOG_22_05.items() if name != "SLURM_JOB_GPUS"}
     assert HookJob.from_env(env).gpu_indices == ()
 

@@ -38,7 +38,7 @@ KEY = b"k" * 32
 
 @pytest.mark.parametrize("behind", [0, 1, 2, 300], ids=lambda more: f"{more} bytes behind the column")
 def test_a_comment_that_sacct_cut_is_no_note(behind: int) -> None:
-    """Whoever may write AdminComment may not turn the first part of a longer text into a note."""
+    """A writer of AdminComment cannot turn the first part of a longer text into a note."""
     note = signed_note(
         Note(event="ended", restart=0, peak_bytes=GIB, detail="x" * 182), job_id=7, user_id=5, key=KEY
     )

@@ -54,14 +54,14 @@ def test_what_is_typed_counts_before_variables_before_lines() -> None:
 
 
 @pytest.mark.parametrize("words", [("--gpu=1",), ("--no-such",), ("--gpus",), ("-Z",)])
-def test_what_sbatch_does_not_know_is_told(words: tuple[str, ...]) -> None:
+def test_what_sbatch_does_not_know_is_reported(words: tuple[str, ...]) -> None:
     with pytest.raises(SlurmError, match="sbatch: "):
         options_of(None, words, {})
     with pytest.raises(SlurmError, match="line 2: #SBATCH: "):
         options_of(f"#!/bin/sh\n#SBATCH {' '.join(words)}\n", (), {})
 
 
-def test_a_quote_that_is_not_closed_is_told_with_its_line() -> None:
+def test_a_quote_that_is_not_closed_is_reported_with_its_line() -> None:
     with pytest.raises(SlurmError, match="line 1: #SBATCH: no closing quotation"):
         options_of("#SBATCH -J 'a\n", (), {})
 

@@ -141,7 +141,7 @@ def test_who_may_have_half_a_gpu_can_get_no_rerun_with_a_whole_one() -> None:
     assert not found(dataclasses.replace(facts, config=off))
 
 
-def test_limits_that_nobody_is_held_to() -> None:
+def test_limits_that_no_job_is_held_to() -> None:
     facts = site(dataclasses.replace(QOS, tres={"gres/gpu": 2, "billing": 276}))
     assert facts.live is not None
     lax = dataclasses.replace(

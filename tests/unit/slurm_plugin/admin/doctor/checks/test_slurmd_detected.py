@@ -25,7 +25,7 @@ slurmd: Gres Name=gpu Type=simulated Count=1 Index=1 ID=7696487 File=/dev/gpu1 L
 """
 
 
-def told(folder: Path, line: str, detected: Detected | None, node: str = "n1") -> list[Finding]:
+def reported(folder: Path, line: str, detected: Detected | None, node: str = "n1") -> list[Finding]:
     path = folder / "slurm.conf"
     path.write_text(f"{line}\n")
     facts = Facts(
@@ -55,20 +55,20 @@ def test_what_slurmd_prints_is_read() -> None:
 )
 def test_gpus_and_shards(tmp_path: Path, gres: str, level: str) -> None:
     here = Detected(memory_mib=1000, gpus=2, shards=78)
-    assert [each.level for each in told(tmp_path, f"NodeName=n1 Gres={gres}", here)] == [level]
+    assert [each.level for each in reported(tmp_path, f"NodeName=n1 Gres={gres}", here)] == [level]
 
 
-def test_less_memory_than_promised_gets_the_line_that_mends_it(tmp_path: Path) -> None:
+def test_less_memory_than_promised_gets_the_line_that_fixes_it(tmp_path: Path) -> None:
     here = Detected(memory_mib=1000, gpus=1, shards=0)
     line = "NodeName=x NodeHostname=n1 RealMemory=2000 Gres=gpu:1"
-    (_, finding) = told(tmp_path, line, here)
+    (_, finding) = reported(tmp_path, line, here)
     assert finding.level == "fail" and "x has 1000 MiB" in finding.text
     (action,) = finding.actions
     assert isinstance(action, Change) and action.new == line.replace("2000", "1000")
-    assert len(told(tmp_path, f"SlurmdParameters=config_overrides\n{line}", here)) == 1
+    assert len(reported(tmp_path, f"SlurmdParameters=config_overrides\n{line}", here)) == 1
 
 
 def test_of_another_machine_nothing_is_said(tmp_path: Path) -> None:
     here = Detected(memory_mib=1, gpus=0, shards=0)
-    assert told(tmp_path, "NodeName=n[1-2] RealMemory=2000 Gres=gpu:1", here, node="login") == []
-    assert told(tmp_path, "NodeName=n1 Gres=gpu:1", None) == []
+    assert reported(tmp_path, "NodeName=n[1-2] RealMemory=2000 Gres=gpu:1", here, node="login") == []
+    assert reported(tmp_path, "NodeName=n1 Gres=gpu:1", None) == []

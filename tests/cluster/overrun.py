@@ -1,7 +1,7 @@
 """A job that books little and takes a GPU: its cap does not bind it, because it is the simulation's own.
 
-thief.py FOLDER: waits for FOLDER/victim, which names a GPU, and takes all but a little of it. Its second run behaves.
-thief.py FOLDER WINDOW: gives it back before the next sample; WINDOW is the file that rad-monitor writes at each.
+overrun.py FOLDER: waits for FOLDER/victim, which names a GPU, and takes all but a little of it. Its second run behaves.
+overrun.py FOLDER WINDOW: gives it back before the next sample; WINDOW is the file that rad-monitor writes at each.
 """
 
 from __future__ import annotations

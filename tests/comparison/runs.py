@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from beside.catalogue import HERE, Cell
-from beside.scripts import argv_of, write_cell, write_forms
+from comparison.catalogue import HERE, Cell
+from comparison.scripts import argv_of, write_cell, write_forms
 
 THREADS = 6
 POLL_S = 2.0

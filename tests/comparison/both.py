@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from beside.catalogue import Cell, Release, Size, cells
-from beside.clusters import Variant, new_place, running
-from beside.compare import Difference, compare
-from beside.runs import Record, run_cells
-from beside.table import Row, rows_of
+from comparison.catalogue import Cell, Release, Size, cells
+from comparison.clusters import Variant, new_place, running
+from comparison.compare import Difference, compare
+from comparison.runs import Record, run_cells
+from comparison.table import Row, rows_of
 
 from slurm_plugin.core.process.run import run
 from slurm_plugin.slurm.queries.printed import parse_version
@@ -67,7 +67,7 @@ def both(
 
 def results_of(variant: Variant, home: Path, size: Size) -> Path:
     """Return the folder that holds the rows of each head, one file a head."""
-    return home / "beside" / f"{release()[0]}-{variant.name}-{size}"
+    return home / "comparison" / f"{release()[0]}-{variant.name}-{size}"
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def _locked(home: Path, lane: int) -> Iterator[None]:
     Raises:
         BlockingIOError: One runs there.
     """
-    with (home / "beside" / f"lock-{lane}").open("w") as lock:
+    with (home / "comparison" / f"lock-{lane}").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
 
@@ -89,7 +89,7 @@ def _pairs(variant: Variant, home: Path, chosen: list[Cell], lane: int) -> dict[
         side = f"{'with' if rad else 'without'}{lane or ''}"
         with running(variant, new_place(home, side), rad=rad) as target:
             records = run_cells(target, chosen, limit_s=LIMIT_S)
-        keep(home / "beside" / f"{side}.records.jsonl", records)
+        keep(home / "comparison" / f"{side}.records.jsonl", records)
         sides.append({record["cell"]: record for record in records})
     return {name: (record, sides[1][name]) for name, record in sides[0].items()}
 
@@ -103,7 +103,7 @@ def in_both(first: list[Difference], second: list[Difference]) -> list[Differenc
 
     Args:
         first: What differed among all others.
-        second: What differed with few beside it.
+        second: What differed with few next to it.
     """
     forms, calm = {one.form for one in first}, {(one.form, one.text) for one in first}
     return [

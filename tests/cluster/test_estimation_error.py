@@ -1,4 +1,4 @@
-"""Jobs that need more than anybody thought, on a GPU that has no room for all of their surprises at once."""
+"""Jobs that need more than any job thought, on a GPU that has no space for all of their estimation errors at once."""
 
 from __future__ import annotations
 
@@ -74,12 +74,16 @@ def test_the_furthest_above_its_estimate_goes_and_its_neighbours_feel_nothing(
     for held in (first, second):
         assert held.estimate_bytes is not None
         assert held.estimate_bytes <= held.booked_bytes < held.limit_bytes <= 2 * held.booked_bytes
-    (card,) = [card for card in SimulatedGpus(cluster.place.gpus("n0")).gpus() if card.uuid == first.gpus[0]]
-    left_bytes = card.usable_bytes - pooled_bytes([share_of(first), share_of(second)])
+    (physical_gpu,) = [
+        physical_gpu
+        for physical_gpu in SimulatedGpus(cluster.place.gpus("n0")).gpus()
+        if physical_gpu.uuid == first.gpus[0]
+    ]
+    left_bytes = physical_gpu.usable_bytes - pooled_bytes([share_of(first), share_of(second)])
     third_mib = to_mib_down(left_bytes) // SHARD_MIB * SHARD_MIB
     third = grower(jobs, "third", f"memory={third_mib}M", third_mib, user="games")
     assert held_by(cluster, third).gpus == first.gpus
-    excess_bytes = first.limit_bytes + second.limit_bytes + from_mib(third_mib) - card.usable_bytes
+    excess_bytes = first.limit_bytes + second.limit_bytes + from_mib(third_mib) - physical_gpu.usable_bytes
     assert excess_bytes > 64 * MIB, "the test needs more than all surprises at once have room for"
 
     for name, held in (("one", first), ("two", second)):

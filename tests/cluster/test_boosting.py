@@ -1,4 +1,4 @@
-"""Priority is lent to a rerun where our estimate was at fault, and nobody keeps it or gets it by trying."""
+"""Priority is lent to a rerun where our estimate was at fault, and no job keeps it or gets it by trying."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GROWS = "1G,1.2G,1.5G,1.8G,2.2G,2.7G,3.3G,4G,38G"
 
 @pytest.fixture(autouse=True)
 def _a_fresh_day(cluster: Cluster) -> Iterator[None]:
-    """Let no loan of another test count against this one's user."""
+    """Let no boost of another test count against this one's user."""
     (cluster.place.root / "state" / "boosts.json").unlink(missing_ok=True)
     cluster.restart_radd()
     yield
@@ -76,7 +76,7 @@ def underestimated(jobs: Jobs, seconds: float = 10) -> int:
     return shared(jobs, "--gpus=1", f"--comment=rad:{MODEL}", "--wrap", train)
 
 
-def test_an_estimate_of_ours_that_failed_is_lent_priority_until_the_rerun_starts(
+def test_an_estimate_of_rads_that_failed_is_lent_priority_until_the_rerun_starts(
     jobs: Jobs, cluster: Cluster
 ) -> None:
     job = underestimated(jobs)

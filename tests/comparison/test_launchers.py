@@ -10,9 +10,9 @@ import shutil
 import subprocess
 
 import pytest
-from beside.catalogue import HERE
-from beside.clusters import VARIANTS, new_place, running
-from beside.runs import Target
+from comparison.catalogue import HERE
+from comparison.clusters import VARIANTS, new_place, running
+from comparison.runs import Target
 
 from lab.place import home_of
 

@@ -19,8 +19,8 @@ NAMES = (
 def seen() -> str:
     """Return one line."""
     gpus = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
-    told = " ".join(f"{name}={os.environ.get(name, '')}" for name in NAMES)
-    return f"{len(gpus)} GPUs {' '.join(str(int(gpu) >= 0) for gpu in gpus)} {told}"
+    reported = " ".join(f"{name}={os.environ.get(name, '')}" for name in NAMES)
+    return f"{len(gpus)} GPUs {' '.join(str(int(gpu) >= 0) for gpu in gpus)} {reported}"
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ FORMS_PER_JOB = 26
 """At most: a job with more steps would last longer than all others."""
 
 SHORT_FORMS, LONG_FORMS = 2, 10
-"""How many forms stand in a job of a head that is no kind of its own, besides the plain one."""
+"""How many forms stand in a job of a head that is no kind of its own, next to the plain one."""
 
 BATCH_ONLY = (
     *("--array", "-a", "--requeue", "--no-requeue", "--open-mode", "--parsable", "--wrap", "--ignore-pbs"),
@@ -96,7 +96,7 @@ class Cell:
         head: What it asks for.
         entrance: "sbatch", "salloc" or "srun".
         forms: What its body does, one after another.
-        number: Tells submissions of the same head apart.
+        number: Distinguishes submissions of the same head.
     """
 
     head: Head

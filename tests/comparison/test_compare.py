@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from beside.both import in_both
-from beside.catalogue import heads
-from beside.compare import Difference, compare
-from beside.lanes import BATCH, batches
-from beside.table import grid
+from comparison.both import in_both
+from comparison.catalogue import heads
+from comparison.compare import Difference, compare
+from comparison.lanes import BATCH, batches
+from comparison.table import grid
 
 PROBE = "1.0/srun-n1"
 
@@ -134,8 +134,8 @@ def test_a_comment_stays_in_front_of_what_rad_adds() -> None:
 
 
 def test_what_the_user_reads_may_have_lines_of_rad_but_loses_none() -> None:
-    told = {"rc": 0, "out": "Submitted batch job 700001\n", "err": "sbatch: rad: shares a GPU\n"}
-    assert compare(record(), record(submission=told)) == []
+    reported = {"rc": 0, "out": "Submitted batch job 700001\n", "err": "sbatch: rad: shares a GPU\n"}
+    assert compare(record(), record(submission=reported)) == []
     assert texts(compare(record({f"{PROBE}.out": "hello\n"}), record({f"{PROBE}.out": ""}))) == [
         "1.0/srun-n1.out: hello -> (nothing)"
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from beside.catalogue import Cell
+from comparison.catalogue import Cell
 
 FORM_S, QUEUED_FORM_S = 25, 90
 """How long a form may take; one that waits in the queue has more."""

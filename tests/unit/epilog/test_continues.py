@@ -10,7 +10,7 @@ import pytest
 from fake_proc import slurmstepd
 from fakes import FakeClock, FakeSlurm
 
-from epilog.anew import goes_on
+from epilog.continues import goes_on
 from lab.bare_node import make_bare_node
 from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.ledger.reconcile import LAUNCH_S

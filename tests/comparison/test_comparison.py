@@ -1,8 +1,8 @@
 """Nothing that ran without RAD fails with it: public job scripts on the same cluster, with RAD and without.
 
-The short form holds every head and every form at least once. RAD_BESIDE=middle runs each kind of job with each form
-that asks for a GPU; RAD_BESIDE=long each kind with each form, and the other kinds of site too.
-`python tests/beside show` prints the tables of what was run.
+The short form holds every head and every form at least once. RAD_COMPARISON=middle runs each kind of job with each form
+that asks for a GPU; RAD_COMPARISON=long each kind with each form, and the other kinds of site too.
+`python tests/next to show` prints the tables of what was run.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from beside.both import both
-from beside.catalogue import Release, Size, cells, forms, heads
-from beside.clusters import VARIANTS
-from beside.table import Row, reasons, summary
+from comparison.both import both
+from comparison.catalogue import Release, Size, cells, forms, heads
+from comparison.clusters import VARIANTS
+from comparison.table import Row, reasons, summary
 
 from lab.place import home_of
 from slurm_plugin.core.process.run import run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SIZE = cast(Size, os.environ.get("RAD_BESIDE", "short"))
+SIZE = cast(Size, os.environ.get("RAD_COMPARISON", "short"))
 LEAST_HEADS, LEAST_FORMS = 120, 26
 SAID = re.compile(r"\S+\.(out|err): ")
-"""What steps print on a busy machine hangs on who waits for whom; their status and environment do not."""
+"""What steps print on a busy machine hangs on who waits for which; their status and environment do not."""
 
 
 @pytest.mark.parametrize("release", [(22, 5), (24, 11), (26, 5)])

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import Empty, Queue
 
-from beside.both import both, release, results_of
-from beside.catalogue import Head, Size, heads
-from beside.clusters import Variant
+from comparison.both import both, release, results_of
+from comparison.catalogue import Head, Size, heads
+from comparison.clusters import Variant
 
 from lab.daemons import LabError
 from slurm_plugin.core.errors import CommandError

@@ -1,4 +1,4 @@
-"""`python tests/beside run | show | grid`: the same job scripts with RAD and without, and what differs."""
+"""`python tests/next to run | show | grid`: the same job scripts with RAD and without, and what differs."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from pathlib import Path
 CHECKOUT = Path(__file__).resolve().parents[2]
 sys.path += [str(CHECKOUT / "tests"), str(CHECKOUT)]
 
-from beside.both import both, kept, results_of  # noqa: E402
-from beside.catalogue import heads  # noqa: E402
-from beside.clusters import VARIANTS  # noqa: E402
-from beside.lanes import resume  # noqa: E402
-from beside.table import grid, reasons, summary  # noqa: E402
+from comparison.both import both, kept, results_of  # noqa: E402
+from comparison.catalogue import heads  # noqa: E402
+from comparison.clusters import VARIANTS  # noqa: E402
+from comparison.lanes import resume  # noqa: E402
+from comparison.table import grid, reasons, summary  # noqa: E402
 
 from lab.place import home_of  # noqa: E402
 
 
 def main() -> int:
     """Run one command and return its exit status: 1 if anything that ran without RAD fails with it."""
-    parser = argparse.ArgumentParser(prog="python tests/beside", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python tests/comparison", description=__doc__)
     parser.add_argument(
         "command", choices=("run", "show", "grid"), help="what was found before: all, or a size's grid"
     )
@@ -53,7 +53,7 @@ def main() -> int:
         )
     found = {"show": "*/", "grid": f"*-{variant.name}-{options.size}/"}
     folders = (
-        sorted((home / "beside").glob(found[options.command]))
+        sorted((home / "comparison").glob(found[options.command]))
         if options.command in found
         else [results_of(variant, home, options.size)]
     )

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from beside.allowed import CHANCE_JOB, TIMED_JOB, Record, is_allowed, is_known, plain, said, shown
+from comparison.allowed import CHANCE_JOB, TIMED_JOB, Record, is_allowed, is_known, plain, said, shown
 
 CRASHES = ("132", "134", "135", "136", "139")
 """Statuses of what a signal of a fault ended: a step that was refused before, and crashes now, is a fault too."""
@@ -30,38 +30,38 @@ class Difference:
     only_with: bool = False
 
 
-def compare(without: Record, beside: Record) -> list[Difference]:
+def compare(without: Record, alongside: Record) -> list[Difference]:
     """Return what differs in one cell and is not allowed."""
-    found = list(_submission(without, beside))
-    found += _jobs(without, beside)
-    found += _steps(without, beside)
+    found = list(_submission(without, alongside))
+    found += _jobs(without, alongside)
+    found += _steps(without, alongside)
     if not any(one.form == "submission" and (one.grave or one.only_with) for one in found):
-        found += _files(without, beside)
+        found += _files(without, alongside)
     return [one for one in found if one.grave or one.only_with or not is_known(one.text, without, one.form)]
 
 
-def _submission(without: Record, beside: Record) -> Iterator[Difference]:
-    before, after = without["submission"], beside["submission"]
+def _submission(without: Record, alongside: Record) -> Iterator[Difference]:
+    before, after = without["submission"], alongside["submission"]
     if before["rc"] != after["rc"]:
-        told = said(after["err"], beside)
-        text = f"status {before['rc']} -> {after['rc']} ({'; '.join(told)[:200]})"
+        reported = said(after["err"], alongside)
+        text = f"status {before['rc']} -> {after['rc']} ({'; '.join(reported)[:200]})"
         yield Difference(form="submission", text=text, grave=before["rc"] == 0, only_with=after["rc"] == 0)
         return
     for stream in ("out", "err"):
-        yield from _texts("submission", stream, (before[stream], without), (after[stream], beside))
+        yield from _texts("submission", stream, (before[stream], without), (after[stream], alongside))
 
 
-def _jobs(without: Record, beside: Record) -> Iterator[Difference]:
-    if len(without["jobs"]) != len(beside["jobs"]):
-        text = f"{len(without['jobs'])} -> {len(beside['jobs'])} jobs"
-        yield Difference(form="job", text=text, grave=len(without["jobs"]) > len(beside["jobs"]))
+def _jobs(without: Record, alongside: Record) -> Iterator[Difference]:
+    if len(without["jobs"]) != len(alongside["jobs"]):
+        text = f"{len(without['jobs'])} -> {len(alongside['jobs'])} jobs"
+        yield Difference(form="job", text=text, grave=len(without["jobs"]) > len(alongside["jobs"]))
         return
-    for before, after in zip(without["jobs"], beside["jobs"], strict=True):
+    for before, after in zip(without["jobs"], alongside["jobs"], strict=True):
         for name in sorted(before.keys() | after.keys()):
             if CHANCE_JOB.fullmatch(name) and name not in TIMED_JOB:
                 continue
             one = plain(before.get(name, "(none)"), without)
-            other = plain(after.get(name, "(none)"), beside)
+            other = plain(after.get(name, "(none)"), alongside)
             if name == "Comment":
                 other = re.sub(r" ?\brad2:\S+$", "", other) or "(none)"
             if one == other or is_allowed("job", name):
@@ -71,11 +71,11 @@ def _jobs(without: Record, beside: Record) -> Iterator[Difference]:
             yield Difference(form="job", text=f"{name}: {one} -> {other}", grave=grave, only_with=rescued)
 
 
-def _steps(without: Record, beside: Record) -> Iterator[Difference]:
+def _steps(without: Record, alongside: Record) -> Iterator[Difference]:
     """Compare what Slurm's accounts hold of a job and its steps."""
     before, after = (
         Counter((row[0].partition(".")[2], row[1].partition(" ")[0], row[2]) for row in each["steps"])
-        for each in (without, beside)
+        for each in (without, alongside)
     )
     if before != after:
         gone, new = (
@@ -89,22 +89,22 @@ def _steps(without: Record, beside: Record) -> Iterator[Difference]:
         )
 
 
-def _files(without: Record, beside: Record) -> Iterator[Difference]:
-    before, after = _by_form(without), _by_form(beside)
+def _files(without: Record, alongside: Record) -> Iterator[Difference]:
+    before, after = _by_form(without), _by_form(alongside)
     for form in sorted(before.keys() | after.keys()):
         one, other = before.get(form, {}), after.get(form, {})
-        statuses = list(_statuses(form, one, without, other, beside))
+        statuses = list(_statuses(form, one, without, other, alongside))
         if statuses:  # all else follows from it
             yield from statuses
             continue
-        yield from _environments(form, one, without, other, beside)
-        kinds = (_texts_of(one, without), _texts_of(other, beside))
+        yield from _environments(form, one, without, other, alongside)
+        kinds = (_texts_of(one, without), _texts_of(other, alongside))
         for name in sorted(kinds[0].keys() | kinds[1].keys()):
             if name not in kinds[0] or name not in kinds[1]:
                 side = "no longer there" if name in kinds[0] else "only with"
                 yield Difference(form=form, text=f"file {name}: {side}")
                 continue
-            yield from _texts(form, name, (kinds[0][name], without), (kinds[1][name], beside))
+            yield from _texts(form, name, (kinds[0][name], without), (kinds[1][name], alongside))
 
 
 def _by_form(record: Record) -> dict[str, dict[str, str]]:
@@ -123,36 +123,36 @@ def _by_form(record: Record) -> dict[str, dict[str, str]]:
 
 
 def _statuses(
-    form: str, before: dict[str, str], without: Record, after: dict[str, str], beside: Record
+    form: str, before: dict[str, str], without: Record, after: dict[str, str], alongside: Record
 ) -> Iterator[Difference]:
-    fewer = sum(_seen(after, beside).values()) < sum(_seen(before, without).values())
+    fewer = sum(_seen(after, alongside).values()) < sum(_seen(before, without).values())
     for path in sorted(path for path in before.keys() | after.keys() if path.endswith(".rc")):
         one, other = before.get(path, "never ended").strip(), after.get(path, "never ended").strip()
         if one != other:
-            told = said(after.get(path.removesuffix(".rc") + ".err", ""), beside)
+            reported = said(after.get(path.removesuffix(".rc") + ".err", ""), alongside)
             grave = one == "0" or fewer or other in CRASHES
-            text = f"status {one} -> {other} ({'; '.join(told)[:200]})"
+            text = f"status {one} -> {other} ({'; '.join(reported)[:200]})"
             yield Difference(form=form, text=text, grave=grave, only_with=other == "0")
 
 
 def _environments(
-    form: str, one: dict[str, str], without: Record, other: dict[str, str], beside: Record
+    form: str, one: dict[str, str], without: Record, other: dict[str, str], alongside: Record
 ) -> Iterator[Difference]:
-    before, after = _seen(one, without), _seen(other, beside)
+    before, after = _seen(one, without), _seen(other, alongside)
     if sum(before.values()) != sum(after.values()):
         counts = sum(before.values()), sum(after.values())
         text = f"{counts[0]} -> {counts[1]} tasks saw their environment"
         yield Difference(form=form, text=text, grave=counts[0] > counts[1])
         return
     gone, new = list((before - after).elements()), list((after - before).elements())
-    told: Counter[str] = Counter()
+    reported: Counter[str] = Counter()
     for left, right in zip(sorted(gone), sorted(new), strict=True):
         one_env, other_env = dict(left), dict(right)
         for name in sorted(one_env.keys() | other_env.keys()):
             value, with_value = one_env.get(name, "(unset)"), other_env.get(name, "(unset)")
             if value != with_value:
-                told[f"{name}: {value} -> {with_value}"] += 1
-    yield from (Difference(form=form, text=text) for text in told)
+                reported[f"{name}: {value} -> {with_value}"] += 1
+    yield from (Difference(form=form, text=text) for text in reported)
 
 
 def _seen(files: dict[str, str], record: Record) -> Counter[tuple[tuple[str, str], ...]]:

@@ -6,7 +6,7 @@ import string
 from collections import Counter, defaultdict
 from typing import Any
 
-from beside.compare import Difference
+from comparison.compare import Difference
 
 Row = dict[str, Any]
 
@@ -57,8 +57,8 @@ def summary(rows: list[Row]) -> str:
     parts = [_table(rows, columns, key) for key in ("head", "form")]
     for column in columns:
         count = Counter(row["result"] for row in rows if (row["slurm"], row["variant"]) == column)
-        told = ", ".join(f"{count[name]} {name}" for name in MARKS)
-        parts.append(f"Slurm {column[0]}, {column[1]}: {told}")
+        reported = ", ".join(f"{count[name]} {name}" for name in MARKS)
+        parts.append(f"Slurm {column[0]}, {column[1]}: {reported}")
     return "\n".join(parts)
 
 

@@ -38,9 +38,9 @@ def submit(order: dict[str, Any], limit_s: float) -> dict[str, Any]:
 
 def main() -> None:
     """Submit them all, a few at a time; those that wait for their job in threads of their own."""
-    told = json.load(sys.stdin)
-    with ThreadPoolExecutor(told["threads"]) as pool:
-        for answer in pool.map(lambda order: submit(order, told["limit_s"]), told["orders"]):
+    reported = json.load(sys.stdin)
+    with ThreadPoolExecutor(reported["threads"]) as pool:
+        for answer in pool.map(lambda order: submit(order, reported["limit_s"]), reported["orders"]):
             print(json.dumps(answer), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The clusters that are compared: one machine room, with RAD and without, and what differs between variants of it."""
+"""The clusters that are compared: one machine space, with RAD and without, and what differs between variants of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from beside.runs import Target
+from comparison.runs import Target
 
 from lab.cluster import Cluster
 from lab.config import STAND_IN_LUA
@@ -42,7 +42,7 @@ function slurm_job_submit(job, partitions, uid)
 end
 return slurm.SUCCESS
 """
-"""What a site may have in its job_submit.lua besides RAD's three lines."""
+"""What a site may have in its job_submit.lua next to RAD's three lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""MPS that does not start while rad-monitor is away: nobody is hurt by a job that nothing holds, and nobody fails."""
+"""MPS that does not start while rad-monitor is away: no job is hurt by a job that nothing holds, and no job fails."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ def without_monitor(own: Cluster) -> None:
     own.wait("its last word is old", lambda: not watched(own), 30)
 
 
-def test_whom_neither_mps_nor_the_guard_holds_shares_with_nobody_new(jobs: Jobs, own: Cluster) -> None:
+def test_a_job_that_neither_mps_nor_the_guard_limits_shares_with_no_new_job(jobs: Jobs, own: Cluster) -> None:
     no_mps = own.place.gpus("n0") / "no-mps"
     no_mps.touch()
     own.wait("rad-monitor's first word", lambda: watched(own), 60)
     first = train(jobs, 600)
     jobs.wait(first, "RUNNING")
-    beside = [train(jobs, 600) for _ in range(2)]
-    for job in beside:
+    alongside = [train(jobs, 600) for _ in range(2)]
+    for job in alongside:
         jobs.wait(job, "RUNNING")  # three on two GPUs: the guard holds them all
         assert jobs.restarts(job) == 0
-    own.slurm("scancel", *map(str, beside))
+    own.slurm("scancel", *map(str, alongside))
     own.wait("they are gone", lambda: len(own.allocations("n0")) == 1, 30)
     without_monitor(own)
     try:
@@ -90,7 +90,7 @@ def test_whom_neither_mps_nor_the_guard_holds_shares_with_nobody_new(jobs: Jobs,
     assert own.slurm("sinfo", "-R", "-h") == ""
 
 
-def test_whom_mps_caps_shares_while_the_monitor_is_away(jobs: Jobs, own: Cluster) -> None:
+def test_a_job_that_mps_limits_shares_while_the_monitor_is_away(jobs: Jobs, own: Cluster) -> None:
     without_monitor(own)
     try:
         for job in [train(jobs, 600) for _ in range(3)]:
