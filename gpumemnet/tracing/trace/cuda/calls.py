@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from gpumemnet.tracing.trace.cuda.generators import without
 from gpumemnet.tracing.trace.cuda.tensors import CUDA, META, local, on_cuda
 
 
@@ -17,7 +18,7 @@ class CudaCalls(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
+        kwargs = without(kwargs or {})
         handler = _CALLS.get(func)
         if handler is not None:
             return handler(*args, **kwargs)

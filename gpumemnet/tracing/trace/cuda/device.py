@@ -24,6 +24,7 @@ from torch.optim.optimizer import _foreach_supported_types
 
 from gpumemnet.tracing.trace.cuda import autocast, composites
 from gpumemnet.tracing.trace.cuda.calls import CudaCalls
+from gpumemnet.tracing.trace.cuda.generators import Generator
 from gpumemnet.tracing.trace.cuda.older import INIT_CONTEXT, META_HANDLERS
 from gpumemnet.tracing.trace.cuda.tensors import CUDA, META
 
@@ -107,6 +108,7 @@ def pretend_cuda_calls() -> Iterator[None]:
     with ExitStack() as stack:
         for name, answer in _CUDA_ANSWERS.items():
             stack.enter_context(replaced(torch.cuda, name, answer))
+        stack.enter_context(replaced(torch, "Generator", Generator))
         yield
 
 
