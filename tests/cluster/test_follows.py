@@ -29,7 +29,7 @@ def cluster(place: Place) -> Iterator[Cluster]:
     yield from started(own, ClusterSpec(nodes=(replace(NodeSpec(name="n0"), gpu_mib=(41_600,)),)))
 
 
-def test_who_comes_after_a_job_that_has_just_ended_is_not_put_back(jobs: Jobs, cluster: Cluster) -> None:
+def test_who_comes_after_a_job_that_has_just_ended_is_not_requeued(jobs: Jobs, cluster: Cluster) -> None:
     """rad-monitor samples once a second, and its last sample shows who has ended since."""
     # Each takes its memory, is seen with it, and ends with it.
     command = f"timeout {{}} python3 {HERE / 'grower.py'} {jobs.folder} {{}} 28000 || true"

@@ -183,7 +183,7 @@ def test_a_confined_job_stays_on_its_index(bench: Bench) -> None:
     assert bench.place(2, 4, confined=True, gpu_index=1).placement.requeue
 
 
-def test_before_a_job_is_put_back_slurm_says_whether_the_holder_is_gone(bench: Bench) -> None:
+def test_before_a_job_is_requeued_slurm_says_whether_the_holder_is_gone(bench: Bench) -> None:
     for job_id, gpu_index in ((1, 0), (2, 1)):
         bench.place(job_id, kind="whole", gpu_index=gpu_index)
     bench.clock.time_s += LAUNCH_S + 1

@@ -40,7 +40,7 @@ def test_what_must_come_of_an_example_is_no_fault() -> None:
     )  # gpu:1, where the version takes it after a requeue
 
 
-def test_a_put_back_is_no_fault_but_a_recovery_that_was_not_expected_is() -> None:
+def test_a_requeue_is_no_fault_but_a_recovery_that_was_not_expected_is() -> None:
     assert replace(SHARED, returns=["requeued"], fields=SHARED.fields | {"Restarts": "1"}).faults(WHOLE) == []
     assert replace(SHARED, returns=["recovered"]).faults(WHOLE)
 

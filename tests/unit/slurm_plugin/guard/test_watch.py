@@ -560,7 +560,7 @@ def test_a_daemon_whose_jobs_lost_their_epilog_is_given_back(tmp_path: Path):
     assert (own.exists(), orphan.exists()) == (True, False)
 
 
-def test_who_is_beyond_his_cap_makes_way_for_a_job_that_was_put_back(bench: Bench):
+def test_who_is_beyond_his_cap_makes_way_for_a_job_that_was_requeued(bench: Bench):
     """The Prolog noted what that job lacks; the ledger does not know of it."""
     for _ in range(3):
         bench.look(30, gpus=2)

@@ -29,7 +29,7 @@ def node_of(folder: Path, job: JobView | None, *, name: str = "n0") -> tuple[Nod
     return node, slurm
 
 
-def is_put_back(node: Node, slurm: FakeSlurm, restart: int | None) -> bool:
+def is_requeued(node: Node, slurm: FakeSlurm, restart: int | None) -> bool:
     said = run_again(node, 7, restart)
     assert slurm.reported == ([(7, "requeue")] if said else [])
     return said
@@ -37,14 +37,14 @@ def is_put_back(node: Node, slurm: FakeSlurm, restart: int | None) -> bool:
 
 @pytest.mark.parametrize("restart", [2, None])
 def test_a_job_of_which_nothing_is_here_starts_again(tmp_path: Path, restart: int | None) -> None:
-    assert is_put_back(*node_of(tmp_path, LOST), restart)
+    assert is_requeued(*node_of(tmp_path, LOST), restart)
 
 
 @pytest.mark.parametrize(("restart", "again"), [(2, True), (None, False)])
 def test_a_job_that_starts_is_lost_only_if_it_is_the_run_that_was_doubted(
     tmp_path: Path, restart: int | None, again: bool
 ) -> None:
-    assert is_put_back(*node_of(tmp_path, replace(LOST, state="CONFIGURING")), restart) == again
+    assert is_requeued(*node_of(tmp_path, replace(LOST, state="CONFIGURING")), restart) == again
 
 
 @pytest.mark.parametrize(
@@ -61,29 +61,29 @@ def test_a_job_that_starts_is_lost_only_if_it_is_the_run_that_was_doubted(
     ids=["gone", "elsewhere", "no script", "--no-requeue", "ends", "suspended", "another run"],
 )
 def test_no_other_job_is_touched(tmp_path: Path, job: JobView | None, restart: int | None) -> None:
-    assert not is_put_back(*node_of(tmp_path, job), restart)
+    assert not is_requeued(*node_of(tmp_path, job), restart)
 
 
 def test_a_node_that_does_not_know_its_name_touches_nothing(tmp_path: Path) -> None:
-    assert not is_put_back(*node_of(tmp_path, replace(LOST, node=""), name=""), 2)
+    assert not is_requeued(*node_of(tmp_path, replace(LOST, node=""), name=""), 2)
 
 
 def test_a_job_with_a_prologs_file_is_not_lost(tmp_path: Path) -> None:
     node, slurm = node_of(tmp_path, LOST)
     node.job_file(7).refuse("the GPU is in use", boot_id=node.store.boot_id, now_s=1.0)
-    assert not is_put_back(node, slurm, 2)
+    assert not is_requeued(node, slurm, 2)
 
 
 def test_a_job_with_a_step_is_not_lost(tmp_path: Path) -> None:
     node, slurm = node_of(tmp_path, LOST)
     slurmstepd(node.proc, 10, "7.batch")
-    assert not is_put_back(node, slurm, 2)
+    assert not is_requeued(node, slurm, 2)
 
 
 def test_a_slurm_that_does_not_answer_is_informed_nothing(tmp_path: Path) -> None:
     node, slurm = node_of(tmp_path, LOST)
     slurm.answers = False
-    assert not is_put_back(node, slurm, 2)
+    assert not is_requeued(node, slurm, 2)
 
 
 def test_a_slurm_that_does_not_answer_leaves_the_doubt_for_the_next_sweep(tmp_path: Path) -> None:

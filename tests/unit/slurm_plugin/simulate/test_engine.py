@@ -366,7 +366,7 @@ def test_a_job_on_two_shared_gpus_is_as_slow_as_on_the_slower_one() -> None:
     assert metrics(result)["jobs"] == 3
 
 
-def test_a_job_that_was_put_back_is_woken_by_the_next_end() -> None:
+def test_a_job_that_was_requeued_is_woken_by_the_next_end() -> None:
     """Slurm 22.05 gives GPUs with shards in use away: the job is put back for 18 s, then 20, 40, ... unless woken."""
     wide = job(2, 1.0, gpus=2, duration_s=50.0)
     small = job(0, duration_s=2.0), job(1, duration_s=100.0)

@@ -288,7 +288,7 @@ def test_what_the_job_itself_held_before_does_not_count() -> None:
     assert choose([gpu(0)], allocation(99, 0, 40, kind="whole"), kind="whole").gpus == ("GPU-0",)
 
 
-def test_without_gpus_the_job_is_put_back() -> None:
+def test_without_gpus_the_job_is_requeued() -> None:
     assert choose([]).requeue
 
 

@@ -410,6 +410,6 @@ def test_a_step_that_slurm_ends_because_a_task_ran_out_of_memory_is_no_cancelled
     assert classify(replace(FAILED, job_id=7), tails, PATTERNS).kind == "gpu-oom"
 
 
-def test_who_was_put_back_by_others_is_not_put_back_by_us() -> None:
+def test_who_was_requeued_by_others_is_not_requeued_by_us() -> None:
     again = classify(replace(FAILED, requeued=True), ["CUDA out of memory."], PATTERNS)
     assert again.kind == "cancelled" and next_attempt(BOOKING, again, PARTITION) is None

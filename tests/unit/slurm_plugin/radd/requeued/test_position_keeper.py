@@ -95,7 +95,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_who_is_put_back_is_raised_until_he_starts(site: Site) -> None:
+def test_who_is_requeued_is_raised_until_he_starts(site: Site) -> None:
     site.releaser.hear(7, NOTE)
     assert site.look() == [-3], "priority 98 without its nice value of 5, as it had"
     site.nice(-3)

@@ -106,7 +106,7 @@ def test_a_boost_ends_when_its_rerun_starts_or_is_requeued(job: JobView, due: bo
     assert is_due(BOOST, job) == due
 
 
-def test_priority_is_put_back_by_whichever_radd_is_there(tmp_path: Path) -> None:
+def test_priority_is_restored_by_whichever_radd_is_there(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
     first = booster(tmp_path, slurm)
     assert first.boost(WAITING, RADS) == -900
@@ -163,7 +163,7 @@ def test_what_a_user_holds_is_not_released_by_a_change_of_its_nice_value(tmp_pat
     assert slurm.reported == [(7, JobChange(nice=100))]
 
 
-def test_a_rerun_that_the_prolog_puts_back_keeps_its_boost(tmp_path: Path) -> None:
+def test_a_rerun_that_the_prolog_requeues_keeps_its_boost(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
     made = booster(tmp_path, slurm)
     made.boost(WAITING, RADS)
@@ -173,7 +173,7 @@ def test_a_rerun_that_the_prolog_puts_back_keeps_its_boost(tmp_path: Path) -> No
     assert made.outstanding and slurm.reported == []
 
 
-def test_a_rerun_that_the_prolog_puts_back_is_heard_of(tmp_path: Path) -> None:
+def test_a_rerun_that_the_prolog_requeues_is_heard_of(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
     made = booster(tmp_path, slurm)
     made.boost(WAITING, RADS)

@@ -167,22 +167,22 @@ def test_an_age_is_never_more_than_it_would_be(
     def priority(accrues_s: int, at_s: float) -> int:
         return 1 + int(ageing.points(submitted_s=accrues_s, accrues_s=accrues_s, now_s=at_s))
 
-    put_back_s = waited_s
-    now_s = put_back_s + later_s
+    requeued_s = waited_s
+    now_s = requeued_s + later_s
     position = QueuePosition(
-        submitted_s=0, accrues_s=0, priority=priority(0, put_back_s - min(others_s, put_back_s))
+        submitted_s=0, accrues_s=0, priority=priority(0, requeued_s - min(others_s, requeued_s))
     )
-    accrues_s = put_back_s + accrues_in_s
+    accrues_s = requeued_s + accrues_in_s
     computed_s = now_s - mine_s
-    shown = position.priority if computed_s < put_back_s else priority(accrues_s, computed_s)
-    mine = replace(MINE, priority=shown, submitted_s=put_back_s, accrues_s=accrues_s)
-    twin = priority(0, max(now_s - others_s, put_back_s - others_s, 0))
-    if computed_s < put_back_s:
+    shown = position.priority if computed_s < requeued_s else priority(accrues_s, computed_s)
+    mine = replace(MINE, priority=shown, submitted_s=requeued_s, accrues_s=accrues_s)
+    twin = priority(0, max(now_s - others_s, requeued_s - others_s, 0))
+    if computed_s < requeued_s:
         twin = max(twin, position.priority)
     assert shown + lost_points(position, mine, ageing, now_s=now_s) <= max(twin, shown)
 
 
-def test_several_that_were_put_back_keep_their_order() -> None:
+def test_several_that_were_requeued_keep_their_order() -> None:
     early, late = replace(MINE, job_id=7, submitted_s=9100), replace(MINE, job_id=8, submitted_s=9000)
     positions = {7: POSITION, 8: replace(POSITION, submitted_s=8100)}
     found = restoring_boosts(positions, (early, late, other(8500)), {}, EQUAL, NODES, now_s=NOW_S)

@@ -52,7 +52,7 @@ def test_a_site_that_preempts_thousands_is_not_asked_about_each() -> None:
     assert slurm.reported == [(7, JobChange(start_now=True))]
 
 
-def test_a_job_that_was_put_back_waits_as_long_as_stated() -> None:
+def test_a_job_that_was_requeued_waits_as_long_as_stated() -> None:
     slurm = FakeSlurm(job("PENDING"))
     worker = releaser(slurm)
     worker.hear(7, Note(event="requeued", start_in_s=15))

@@ -47,7 +47,7 @@ def unmanaged_go(cluster: Cluster) -> None:
         unmanaged.wait()
 
 
-def killed_after_a_put_back(cluster: Cluster) -> None:
+def killed_after_a_requeue(cluster: Cluster) -> None:
     log = cluster.place.log / "prolog.log"
 
     def times() -> int:
@@ -62,10 +62,10 @@ def killed_after_a_put_back(cluster: Cluster) -> None:
     cluster.start_slurmctld()
 
 
-def test_slurmctld_dies_just_after_a_put_back(trials: Trials) -> None:
+def test_slurmctld_dies_just_after_a_requeue(trials: Trials) -> None:
     trials.check(
         "slurmctld killed just after a put-back",
-        killed_after_a_put_back,
+        killed_after_a_requeue,
         slurm_fault=slurmctld_killed,
         before=unmanaged_come,
         after=unmanaged_go,

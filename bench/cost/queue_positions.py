@@ -1,6 +1,6 @@
 """What it costs to restore the queue positions of requeued jobs where many jobs wait: once in ten seconds.
 
-    PYTHONPATH=. python bench/cost/kept_turns.py [--jobs 10000]      (as root, after `make setup`)
+    PYTHONPATH=. python bench/cost/queue_positions.py [--jobs 10000]      (as root, after `make setup`)
 
 A real slurmctld has so many waiting jobs, each submitted by itself. Printed are what radd asks Slurm (`squeue`,
 `sinfo`, `scontrol show config`), what slurmctld itself says that it took for these questions (`sdiag`), and what radd
