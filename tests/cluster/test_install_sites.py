@@ -39,9 +39,13 @@ main()
 
 
 def files(cluster: Cluster) -> dict[str, bytes]:
-    """Return what lies in Slurm's folder and in RAD's; a key is any key."""
+    """Return what lies in Slurm's folder and in RAD's; a key is any key.
+
+    Copies of the last good rad.toml are left out: a daemon that runs writes one when it comes to it.
+    """
     paths = [path for folder in (cluster.place.etc, rads(cluster)) for path in folder.rglob("*")]
-    return {str(path): b"" if path.name == "key" else path.read_bytes() for path in paths if path.is_file()}
+    kept = [path for path in paths if path.is_file() and path.suffix != ".good"]
+    return {str(path): b"" if path.name == "key" else path.read_bytes() for path in kept}
 
 
 def copied(cluster: Cluster, name: str) -> Path:

@@ -164,7 +164,7 @@ def priority(jobs: Jobs) -> int:
 
 def whole_gpu(jobs: Jobs) -> int:
     fills(jobs, gib=4)
-    runs(jobs, GPU, "--comment=rad:memory=30G", *SLEEP)
+    runs(jobs, GPU, "--comment=rad:memory=20G", *SLEEP)
     job = send(jobs, GPU, "--comment=rad:policy=exclusive", *SLEEP)
     return job if jobs.fields(job)["JobState"] == "PENDING" else send(jobs, GPU, *SLEEP)
 
