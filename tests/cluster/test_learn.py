@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Iterator
@@ -47,7 +46,7 @@ def learning(cluster: Cluster, jobs: Jobs) -> Iterator[Cluster]:
     profile, _ = profile_with_warnings(str(jobs.folder / TEXT), TrainingSetup(batch_size=BATCH))
     now_s = cluster.clock.now_s()
     for number in range(2 * LEAST_MODELS):
-        other = dataclasses.replace(profile, weights=profile.weights + 1 + number)
+        other = profile._replace(weights=profile.weights + 1 + number)
         user_id = UNMANAGED[number % len(UNMANAGED)]
         needed = Estimator.from_config(config).of_profile(other.to_text())
         assert needed is not None
