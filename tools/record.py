@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import pty
+import pwd
 import select
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 from lab.cluster import Cluster
@@ -20,14 +22,19 @@ from lab.jobs import ENDED, Jobs
 from lab.place import ClusterSpec, NodeSpec
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config.load import load_config
+from slurm_plugin.core.process.run import run as start
 from tools.screen import as_svg
 
 COLUMNS, ROWS = 108, 30
 LETTER_S, THINK_S = 0.035, 1.2
-USER, ROOT = "\x1b[1;32mnobody@login\x1b[0m:~$ ", "\x1b[1;31mroot@n0\x1b[0m:~# "
+USERS = ("alice", "bob", "carol")
+"""Their jobs are shown. Accounts that this machine lacks are made for the recording."""
+USER, ROOT = "\x1b[1;32malice@login\x1b[0m:~$ ", "\x1b[1;31mroot@n0\x1b[0m:~# "
 WAIT_S = 90.0
 SEEN_S = 2.5
 """Time until rad-monitor has seen the jobs."""
+STEADY_S = 45.0
+"""Time until SM activity, a mean over some seconds, is that of the jobs."""
 CAST, TOP = Path("docs") / "img" / "first_job.cast", Path("docs") / "img" / "rad_top.svg"
 ON_SCREEN = (
     ("memory=4G", "2.2G", "0.20"),
@@ -82,7 +89,10 @@ def record(cluster: Cluster, checkout: Path) -> Path:
         The file.
     """
     tape, folder = Tape(), cluster.place.root / "work"
+    made = [user for user in USERS if not _has(user)]
     try:
+        for user in made:
+            start(["useradd", "--system", "--no-create-home", user], timeout_s=WAIT_S)
         cluster.up(ClusterSpec(nodes=(NodeSpec(name="n0"),)))
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(checkout / "examples", folder)
@@ -92,7 +102,7 @@ def record(cluster: Cluster, checkout: Path) -> Path:
 
         def run(command: str) -> None:
             tape.type(command, prompt=USER)
-            argv = ["runuser", "-u", "nobody", "--", "sh", "-c", f"cd {folder}; {command}"]
+            argv = ["runuser", "-u", USERS[0], "--", "sh", "-c", f"cd {folder}; {command}"]
             _played(tape, argv, env, cluster.clock)
             tape.show("", THINK_S)
 
@@ -115,20 +125,31 @@ def record(cluster: Cluster, checkout: Path) -> Path:
         picture = _screen_of_top(cluster, jobs)
     finally:
         cluster.down()
+        for user in made:
+            start(["userdel", user], timeout_s=WAIT_S)
     (checkout / TOP).write_text(picture, encoding="utf-8")
     out = checkout / CAST
     out.write_text(tape.cast("A first shared job"), encoding="utf-8")
     return out
 
 
+def _has(user: str) -> bool:
+    try:
+        pwd.getpwnam(user)
+    except KeyError:
+        return False
+    return True
+
+
 def _screen_of_top(cluster: Cluster, jobs: Jobs) -> str:
     """Return a picture of `rad top` while jobs share the node's GPUs."""
     mine = []
-    for directive, memory, smact in ON_SCREEN:
+    for (directive, memory, smact), user in zip(ON_SCREEN, cycle(USERS), strict=False):
         train = f"python3 fake_train.py --memory {memory} --seconds {WAIT_S} --smact {smact}"
-        mine.append(jobs.submit("--gpus=1", f"--comment=rad:{directive}", "--wrap", train).job_id)
+        words = ("--gpus=1", "--output=/dev/null", f"--comment=rad:{directive}", "--wrap", train)
+        mine.append(jobs.submit(*words, user=user).job_id)
     cluster.wait("all run", lambda: all(jobs.state(one or 0) == "RUNNING" for one in mine), WAIT_S)
-    cluster.clock.sleep(SEEN_S)
+    cluster.clock.sleep(STEADY_S)
     config = cluster.place.etc / "rad.n0.toml"
     place = f"n0=127.0.0.1:{load_config(config).telemetry.serve}"
     rad = f"{cluster.place.venv}/bin/rad"
