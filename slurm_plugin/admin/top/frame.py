@@ -59,8 +59,8 @@ def _sums(fleet: Fleet, view: View, width: int) -> list[Line]:
     time = datetime.fromtimestamp(fleet.time_s).strftime("%H:%M:%S")
     silent = f", {sums.silent} silent" if sums.silent else ""
     parts = (
-        f"{sums.nodes} node{'s' * (sums.nodes != 1)}{silent}   {sums.busy} of {sums.gpus} GPUs busy   {sums.jobs} jobs on them: "
-        f"{sums.saved} GPUs saved   {sums.waiting} waiting"
+        f"{sums.nodes} node{'s' * (sums.nodes != 1)}{silent}   {sums.busy} of {sums.gpus} GPUs busy   "
+        f"{sums.jobs} jobs on them: {sums.saved} GPUs saved   {sums.waiting} waiting"
     )
     first: Line = [(f" RAD {time} ", "title"), (f"  {parts}", "warn" if sums.silent else "plain")]
     if view.paused:

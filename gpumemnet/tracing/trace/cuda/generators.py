@@ -34,7 +34,7 @@ class Generator(_ORIGINAL, metaclass=_Known):  # type: ignore[misc]
     @property
     def device(self) -> torch.device:
         """Return the device that the script named."""
-        return CUDA if self.on_gpu else super().device  # type: ignore[no-any-return]
+        return CUDA if self.on_gpu else super().device
 
 
 def without(kwargs: dict[str, Any]) -> dict[str, Any]:
