@@ -231,8 +231,8 @@ def _demo(cluster: Cluster, options: argparse.Namespace) -> int:
 def _unit(cluster: Cluster, options: argparse.Namespace) -> int:
     install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
     with _scratch() as scratch:
-        argv = [*_pytest(cluster), *AT_ONCE, "-m", "not slow", *scratch, "tests/unit", *options.pytest]
-        return _show(argv)
+        quick = [*AT_ONCE, "-m", "not slow", "--hypothesis-profile=quick", *scratch]
+        return _show([*_pytest(cluster), *quick, "tests/unit", *options.pytest])
 
 
 @contextmanager
