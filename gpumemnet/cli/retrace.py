@@ -8,12 +8,15 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
 from gpumemnet.cli.around import PROGRAM
 from gpumemnet.errors import SetupError, TraceError
 from gpumemnet.profile.record import ModelProfile
+from gpumemnet.summaries.replay.timeline import Timeline
 from gpumemnet.summaries.texts.read import is_profile, text_of
 from gpumemnet.tracing.saved.record import MAX_PROFILES, SavedProfile
 
@@ -100,7 +103,7 @@ class Retraced:
             return True
         if not self._can_trace or len(self.sizes) >= MAX_PROFILES:
             return False
-        profiles = (*self.saved.profiles, self._traced(batch_size))
+        profiles = (*self.saved.profiles, _traced(self.saved, self._path, batch_size))
         rising = tuple(sorted(profiles, key=lambda profile: profile.batch_size))
         self.saved = replace(self.saved, profiles=rising)
         return True
@@ -120,17 +123,42 @@ class Retraced:
             if not self.add(self.sizes[0] // 2):
                 break
 
-    def _traced(self, batch_size: int) -> ModelProfile:
-        from gpumemnet.tracing.script import start
 
-        command = with_batch(self.saved.command, self.saved.batch_size, batch_size) or []
-        if sys.stderr.isatty():
-            click.echo(f"{PROGRAM}: tracing {shlex.join(command)}", err=True)
-        found = start.run(command, environment=os.environ)
-        if isinstance(found, start.Untraced):
-            raise TraceError(f"{self._path}: {shlex.join(command)} could not be traced again: {found.why}")
-        if found.batch_size != batch_size:
-            raise TraceError(
-                f"{self._path}: {shlex.join(command)} trains with batch size {found.batch_size}, not {batch_size}"
-            )
-        return found.profiles[0]
+def course_of(saved: SavedProfile, path: str, batch_size: int) -> Timeline:
+    """Trace a saved profile's command again and return memory over its last step.
+
+    Args:
+        saved: The profile.
+        path: Its file, for messages.
+        batch_size: The batch size.
+
+    Raises:
+        SetupError: It was not made by a command.
+        TraceError: The command cannot be traced any more, or not with this batch size.
+    """
+    from gpumemnet.tracing.trace.course import from_text
+
+    if not saved.command:
+        raise SetupError(
+            f"{path}: made by gpumemnet.save(), so no script can be traced again; give the model's summary"
+        )
+    with TemporaryDirectory(prefix="rad-course-") as folder:
+        file = Path(folder) / "course.json"
+        _traced(saved, path, batch_size, course=file)
+        return from_text(file.read_text(encoding="utf-8"))
+
+
+def _traced(saved: SavedProfile, path: str, batch_size: int, *, course: Path | None = None) -> ModelProfile:
+    from gpumemnet.tracing.script import start
+
+    command = with_batch(saved.command, saved.batch_size, batch_size) or list(saved.command)
+    if sys.stderr.isatty():
+        click.echo(f"{PROGRAM}: tracing {shlex.join(command)}", err=True)
+    found = start.run(command, environment=os.environ, course=course)
+    if isinstance(found, start.Untraced):
+        raise TraceError(f"{path}: {shlex.join(command)} could not be traced again: {found.why}")
+    if found.batch_size != batch_size:
+        raise TraceError(
+            f"{path}: {shlex.join(command)} trains with batch size {found.batch_size}, not {batch_size}"
+        )
+    return found.profiles[0]

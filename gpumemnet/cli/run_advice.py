@@ -100,20 +100,28 @@ def of_trace(
 
 
 def plot_step(where: str, subject: advice.Subject) -> Exit:
-    """Plot memory over one step.
+    """Plot memory over one step; that of a saved profile is traced again.
 
     Args:
         where: A file, or "-" for the terminal.
         subject: The model and its setup.
     """
-    from gpumemnet.cli import plot  # only a plot needs them
+    from gpumemnet.cli import plot, retrace  # only a plot needs them
     from gpumemnet.profile.step import step_of
 
     setup, model = subject.directives.setup, subject.directives.model or ""
     result, _ = answer.for_summary(model, setup, gpu=subject.gpu_model, estimator=subject.estimator)
-    course = step_of(model, setup)
-    name = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
-    title = f"One training step: batch size {name}, {setup.optimizer}, {setup.precision}"
+    saved = retrace.saved_in(model)
+    if saved is None:
+        course = step_of(model, setup)
+        name = "the summary's own" if setup.batch_size is None else str(setup.batch_size)
+        optimizer, precision = setup.optimizer, setup.precision
+    else:
+        batch_size = setup.batch_size or saved.batch_size
+        course = retrace.course_of(saved, model, batch_size)
+        profile = saved.profiles[0]
+        name, optimizer, precision = str(batch_size), profile.optimizer, profile.precision
+    title = f"One training step: batch size {name}, {optimizer}, {precision}"
     base_bytes = result.breakdown_bytes.get("base", 0)
     if where == "-":
         click.echo(plot.as_text(course, base_bytes, title))

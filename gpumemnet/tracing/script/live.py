@@ -15,7 +15,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from gpumemnet.errors import GpuMemNetError, TraceError
 from gpumemnet.tracing.script import mixed, outcome, pretend
 from gpumemnet.tracing.script.failures import OF_RANKS, OWN, Failures, first_of, of_trace, place_of, why
-from gpumemnet.tracing.script.files import FAILED, RESULT
+from gpumemnet.tracing.script.files import COURSE, FAILED, RESULT
 from gpumemnet.tracing.script.libraries import checkpoints, compiled, detectors, distributed, kernels, paged
 from gpumemnet.tracing.script.libraries.evaluation import Evaluations
 from gpumemnet.tracing.script.loaders import tensors_in
@@ -200,7 +200,9 @@ class Run:
         warnings = [*settings.missed, self._seen.changing, SELDOM if self._seen.rounds.seldom else ""]
         settings.warn.update(dict.fromkeys(filter(None, warnings)))
         try:
-            self._write(RESULT, outcome.saved_profile(self._seen, self.recorder).to_text())
+            made = outcome.saved_profile(self._seen, self.recorder).to_text()
+            self._write(COURSE, outcome.course(self._seen, self.recorder))
+            self._write(RESULT, made)
         except GpuMemNetError as exc:
             self._fail(str(exc))
         except Exception as exc:  # noqa: BLE001 - the script's log should not show RAD's traceback

@@ -19,6 +19,7 @@ from gpumemnet.tracing.script.files import COMMAND
 from gpumemnet.tracing.script.libraries import sharded
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
 from gpumemnet.tracing.script.seen import Seen, users
+from gpumemnet.tracing.trace import course as courses
 from gpumemnet.tracing.trace import memory_of
 from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
 from gpumemnet.tracing.trace.recording.recorder import Recorder
@@ -81,6 +82,17 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         versions=make.versions(),
         warnings=trace.warnings,
     )
+
+
+def course(seen: Seen, recorder: Recorder) -> str:
+    """Return memory over the last step as JSON.
+
+    Args:
+        seen: Observations of the script.
+        recorder: Holds complete steps.
+    """
+    optimizers = max(len(seen.rounds.optimizers), 1)
+    return courses.to_text(courses.course_of(recorder.events, recorder.phase_starts, optimizers=optimizers))
 
 
 def text(seen: Seen, stack: ExitStack) -> str:

@@ -20,7 +20,7 @@ from gpumemnet.tracing.saved.record import RELEASE, SavedProfile, release
 from gpumemnet.tracing.script import frameworks, processes
 from gpumemnet.tracing.script.bounds import bound, cleaned_up
 from gpumemnet.tracing.script.failures import ASKED, END_OF_INPUT, OWN
-from gpumemnet.tracing.script.files import COMMAND, FAILED, FOLDER, HOOKED, RESULT, STARTED_IN
+from gpumemnet.tracing.script.files import COMMAND, COURSE, FAILED, FOLDER, HOOKED, RESULT, STARTED_IN
 from gpumemnet.tracing.script.shield import shields, unhooked
 from gpumemnet.units import GIB
 
@@ -64,6 +64,7 @@ def run(
     environment: Mapping[str, str],
     limits: Limits | None = None,
     ways: Sequence[shields.Make] = shields.SHIELDS,
+    course: Path | None = None,
 ) -> SavedProfile | Untraced:
     """Run a training script on a pretended GPU until its optimizer steps are made, then stop it.
 
@@ -74,6 +75,7 @@ def run(
         environment: The user's environment.
         limits: Limits of time and memory; None for the defaults.
         ways: Ways to protect files; the first that works is used.
+        course: Where to put memory over the last step (`tracing.trace.course`); None for nowhere.
 
     Returns:
         The profile, or the reason why there is none.
@@ -89,6 +91,8 @@ def run(
             work = partial(_run, list(command), folder, dict(environment), limits, ways)
             why = processes.kept(work, orphaned=partial(_remove, folder))
         if (folder / RESULT).exists():
+            if course is not None:
+                shutil.copyfile(folder / COURSE, course)
             return SavedProfile.from_text((folder / RESULT).read_text(encoding="utf-8"), path=RESULT)
         message, _, text = (
             (folder / FAILED).read_text(encoding="utf-8") if (folder / FAILED).exists() else ""

@@ -49,8 +49,12 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Stand in for traces, and list their batch sizes."""
     sizes: list[int] = []
 
-    def run(words: list[str], *, environment: object) -> SavedProfile:
+    def run(words: list[str], *, environment: object, course: Path | None = None) -> SavedProfile:
         sizes.append(int(words[-1]))
+        if course is not None:
+            course.write_text(
+                '{"level_bytes": [1048576, 3145728, 2097152], "starts": [0, 1, 2], "kept_bytes": 1048576}'
+            )
         return saved(sizes[-1], *words)
 
     monkeypatch.setattr(start, "run", run)
@@ -81,6 +85,18 @@ def test_a_sweep_has_a_row_for_each_batch_size_and_no_dashes(tmp_path: Path, tra
 def test_gpus_are_compared_without_a_trace(tmp_path: Path, traced: list[int]) -> None:
     done = advice(tmp_path, saved(64, "python", "t.py"), "--compare", "--json")
     assert all(row["booked_mib"] for row in json.loads(done.stdout)["gpus"]) and not traced
+
+
+def test_a_plot_is_of_a_step_that_is_traced_again(tmp_path: Path, traced: list[int]) -> None:
+    done = advice(tmp_path, saved(64, "python", "t.py", "--batch-size", "64"), "--plot=-")
+    assert traced == [64]
+    assert done.stdout.startswith("One training step: batch size 64, sgd, amp\n")
+    assert "1 that stay between steps, 2 of this step" in done.stdout
+
+
+def test_a_plot_needs_a_command(tmp_path: Path, traced: list[int]) -> None:
+    done = advice(tmp_path, saved(64), "--plot=-")
+    assert "no script can be traced again; give the model's summary" in str(done.exception) and not traced
 
 
 @pytest.mark.parametrize("words", [("python", "t.py"), ()])
