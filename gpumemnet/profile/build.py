@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.names import Family, Group, Source
@@ -66,6 +67,8 @@ def build_profile(
         SetupError: The batch size is open.
         SummaryError: The numbers in the text cannot be those of a model.
     """
+    if not setup.batch_size and not summary.batch_size and setup.input_shape:
+        setup = replace(setup, batch_size=setup.input_shape[0])
     batch_size, layers, tape, warnings = taped(summary, setup, path=path)
     if batch_size == 1 and setup.batch_size is None:  # usual in a summary, and rare in training
         warnings = (*warnings, "batch size 1, as in the summary; add batch_size=N if training takes another")

@@ -32,6 +32,7 @@ _PARAMETER_COUNT = re.compile(r"[├└]─[\d,]+(?=\s|$)")
 """Name and count of a single parameter (verbose=2)."""
 _COLUMNS = {
     "Kernel Shape": "kernel",
+    "Groups": "groups",
     "Input Shape": "input",
     "Output Shape": "output",
     "Param #": "params",
