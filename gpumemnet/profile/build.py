@@ -11,10 +11,11 @@ from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.summaries.graph.build import build
 from gpumemnet.summaries.graph.tape import Tape
+from gpumemnet.summaries.graph.unknown import FULL_DEPTH
 from gpumemnet.summaries.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.summaries.replay.training_step import replay
 from gpumemnet.summaries.texts.read import is_profile, rows_of, text_of
-from gpumemnet.summaries.texts.records import RECREATE, ModelSummary
+from gpumemnet.summaries.texts.records import ModelSummary
 from gpumemnet.summaries.texts.settle import settle
 from gpumemnet.training import TrainingSetup
 
@@ -115,7 +116,9 @@ def taped(
     layers = with_shapes(summary, setup)
     tape, warnings = build(layers, setup)
     if not tape.ops:
-        raise SummaryError(path=path, problem="it shows no layer that runs", fix=RECREATE)
+        raise SummaryError(
+            path=path, problem="it shows no layer that runs", fix=f"save the text of {FULL_DEPTH}"
+        )
     if not 0 < sum(tape.sizes) + sum(tape.parameters) < MAX_STEP_BYTES:
         raise SummaryError(path=path, problem="no model is of that size", fix="check shapes and batch size")
     return batch_size, layers, tape, warnings

@@ -35,6 +35,8 @@ def parse_arguments(text: str) -> dict[str, object]:
         Numbers, tuples of numbers, booleans or strings by key.
     """
     found: dict[str, object] = {}
+    if text == "inplace":  # PyTorch before 1.2
+        return {"inplace": True}
     for position, match in enumerate(_PIECE.finditer(text[:2000])):
         found[match.group("key") or str(position)] = _value(match.group("value").strip())
     return found

@@ -130,6 +130,8 @@ def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
     if _PARAMETER.match(body) or ("─" in body and _PARAMETER_COUNT.search(body)):
         return None
     if not match:
+        if body.startswith(("...", "…")):
+            raise SummaryError(path=path, line=line, problem="layers are left out here", fix=RECREATE)
         raise SummaryError(
             path=path, line=line, problem=f"not a torchinfo row: '{row.strip()[:40]}'", fix=RECREATE
         )

@@ -282,3 +282,20 @@ def test_hidden_attention_that_users_write_out_keeps_its_scores() -> None:
 def test_prints_of_profilers_and_other_libraries_are_no_print_of_a_model(leaf: str) -> None:
     message = refusal(printed(leaf))
     assert "torchinfo.summary(" in message or "#RAD memory=" in message
+
+
+def test_rows_left_out_of_a_table_are_named() -> None:
+    rows = ("Small                                    [8, 10]                   --", "├─...", "")
+    assert "left out here" in refusal(table(*rows, total=2570))
+
+
+def test_a_text_without_layers_asks_for_all_levels() -> None:
+    assert "depth=99" in refusal("Wrapper(\n  (0): Reader({'words': 8})\n)\n")
+
+
+def test_old_prints_of_activations_in_place_are_read() -> None:
+    old, new = (
+        profile(printed("Conv2d(3, 8, kernel_size=(3, 3))", act))
+        for act in ("ELU(inplace)", "ELU(inplace=True)")
+    )
+    assert old == new != profile(printed("Conv2d(3, 8, kernel_size=(3, 3))", "ELU()"))
