@@ -114,7 +114,7 @@ def verdict_of(answer: Answer, right: str) -> str:
         return "answered"
     if answer.estimate >= LEAST * int(number):
         return "answered, right" if "over" in right or answer.estimate * LEAST <= int(number) else "too high"
-    return "below, the bound holds" if answer.bound >= int(number) else "below"
+    return "below, booked enough" if answer.booked >= int(number) else "below"
 
 
 if __name__ == "__main__":
