@@ -88,12 +88,12 @@ def asked(file: Path, options: list[str]) -> Answer:
             rad_estimate()
         except SystemExit as exc:
             status = int(exc.code or 0)
-    told = json.loads(out.getvalue() or "{}")
-    if "estimate_mib" not in told:
-        lines = told.get("error", {}).get("lines") or err.getvalue().splitlines() or ["no answer"]
+    reply = json.loads(out.getvalue() or "{}")
+    if "estimate_mib" not in reply:
+        lines = reply.get("error", {}).get("lines") or err.getvalue().splitlines() or ["no answer"]
         return Answer(status, line=lines[0].replace(f"{file.parent}/", ""))
-    numbers = (told["estimate_mib"], told["booked_mib"], told["upper_mib"])
-    return Answer(status, *numbers, warnings=tuple(told["warnings"]))
+    numbers = (reply["estimate_mib"], reply["booked_mib"], reply["upper_mib"])
+    return Answer(status, *numbers, warnings=tuple(reply["warnings"]))
 
 
 def verdict_of(answer: Answer, right: str) -> str:
