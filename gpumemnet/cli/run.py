@@ -130,10 +130,10 @@ def _for_gpu(
         if saved.job is not None:
             return _of_cluster(options, saved, saved.job, cluster)
     _print(options, question, gpu_model, found, None, None, ())
-    result = found[0]
-    if result.upper_bytes <= gpu_model.memory_bytes:
+    needed = Booked.of(found[0], question.directives.confidence).n_bytes  # as sbatch decides; not the bound
+    if needed <= gpu_model.memory_bytes:
         return Exit.FINE
-    scheduled, there = human(result.upper_bytes), human(gpu_model.memory_bytes)
+    scheduled, there = human(needed), human(gpu_model.memory_bytes)
     complain(
         f"{scheduled} does not fit on one {gpu_model.name} of {there}; "
         "try a smaller batch size, gradient checkpointing or another precision"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.names import Family, Group, Source
@@ -10,10 +11,11 @@ from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
 from gpumemnet.summaries.graph.build import build
 from gpumemnet.summaries.graph.tape import Tape
+from gpumemnet.summaries.graph.unknown import FULL_DEPTH
 from gpumemnet.summaries.replay.optimizer_memory import OPTIMIZER_MEMORY
 from gpumemnet.summaries.replay.training_step import replay
 from gpumemnet.summaries.texts.read import is_profile, rows_of, text_of
-from gpumemnet.summaries.texts.records import RECREATE, ModelSummary
+from gpumemnet.summaries.texts.records import ModelSummary
 from gpumemnet.summaries.texts.settle import settle
 from gpumemnet.training import TrainingSetup
 
@@ -66,6 +68,8 @@ def build_profile(
         SetupError: The batch size is open.
         SummaryError: The numbers in the text cannot be those of a model.
     """
+    if not setup.batch_size and not summary.batch_size and setup.input_shape:
+        setup = replace(setup, batch_size=setup.input_shape[0])
     batch_size, layers, tape, warnings = taped(summary, setup, path=path)
     if batch_size == 1 and setup.batch_size is None:  # usual in a summary, and rare in training
         warnings = (*warnings, "batch size 1, as in the summary; add batch_size=N if training takes another")
@@ -112,7 +116,9 @@ def taped(
     layers = with_shapes(summary, setup)
     tape, warnings = build(layers, setup)
     if not tape.ops:
-        raise SummaryError(path=path, problem="it shows no layer that runs", fix=RECREATE)
+        raise SummaryError(
+            path=path, problem="it shows no layer that runs", fix=f"save the text of {FULL_DEPTH}"
+        )
     if not 0 < sum(tape.sizes) + sum(tape.parameters) < MAX_STEP_BYTES:
         raise SummaryError(path=path, problem="no model is of that size", fix="check shapes and batch size")
     return batch_size, layers, tape, warnings

@@ -129,7 +129,11 @@ def expand(
     name = " ".join((layer.kind, *(cls.lower() for cls, _ in layer.path[-1:])))
     activation = activation_of(shown, tokens=len(outs) == 3, classes=classes)
     tokens = TokenTemplates(
-        activation, dropout=shown.dropout, container=_attention_of(layer), norm=shown.norm
+        activation,
+        dropout=shown.dropout,
+        container=_attention_of(layer),
+        norm=shown.norm,
+        written_out=layer.kind == kinds.OWN_ATTENTION,
     )
     images = ImageTemplates(activation, layernorm=shown.layernorm)
     if not count or not outs or min(*ins, *outs, 1) < 1:

@@ -11,6 +11,8 @@ from gpumemnet.summaries.collapsed_blocks.layer_templates import Dims, guessed
 from gpumemnet.summaries.collapsed_blocks.scale import ATTENTION
 from gpumemnet.summaries.texts.records import Layer
 
+_HEAD = 64
+"""Usual width of a head."""
 _MOST_LAYERS = 200
 """More transformer layers than any model has; a larger count comes from a broken text."""
 
@@ -19,13 +21,20 @@ class TokenTemplates:
     """The likely layers of one hidden block, in running order."""
 
     def __init__(
-        self, activation: str, *, dropout: bool, container: str = ATTENTION, norm: str = "layernorm"
+        self,
+        activation: str,
+        *,
+        dropout: bool,
+        container: str = ATTENTION,
+        norm: str = "layernorm",
+        written_out: bool = False,
     ) -> None:
-        """Store the text's information: activation and norm, whether there is dropout, attention's class."""
+        """Store the text's information: activation and norm, dropout, attention's class, whether it is written out."""
         self.activation = activation
         self.dropout = dropout
         self.container = container
         self.norm = norm
+        self.written_out = written_out
         self.attentions = 0
 
     def block(self, name: str, count: int, ins: Dims, outs: Dims) -> Iterator[Layer]:
@@ -97,6 +106,9 @@ class TokenTemplates:
         yield guessed("linear", shape, shape, queries, where, "(query)")
         yield guessed("linear", shape, narrow, others, where, "(key)")
         yield guessed("linear", shape, narrow, others, where, "(value)")
+        if self.written_out:
+            scores = (shape[0], max(shape[-1] // _HEAD, 1), shape[-2], shape[-2])
+            yield guessed("dropout" if self.dropout else "softmax", scores, scores, 0, where)
         yield guessed("linear", shape, shape, out, where, "(out)")
 
     def _attention(self, shape: Dims, count: int) -> Iterator[Layer]:

@@ -10,6 +10,14 @@ from gpumemnet.summaries.texts.records import Layer
 
 IMAGE_SIDE = 224
 """Assumed side of an image: the training size of most published vision models."""
+VOLUME_SIDE = 128
+"""Assumed side of a volume: the usual size of the parts that segmentation is trained with."""
+FRAMES = 16
+"""Assumed length of a video."""
+SAMPLES = 16000
+"""Assumed length of a sound: a second."""
+_PATCH = 4
+"""Least stride of a convolution that cuts an image into patches."""
 
 
 def conv(walk: Walk, layer: Layer) -> Step:
@@ -25,7 +33,9 @@ def conv(walk: Walk, layer: Layer) -> Step:
         integer(layer.args, "out_channels", default=1),
     )
     if not walk.current:
-        _start_image(walk, channels, dims)
+        _start_image(walk, layer, channels, dims)
+    if dims == 1 and len(walk.current) == 3 and walk.embedding is not None:
+        return _along_tokens(walk, layer, channels, outs)
     source = _with_channels(walk, channels, dims)
     kernel, stride = sides(layer.args, "kernel_size", dims, 1), sides(layer.args, "stride", dims, 1)
     dilation = sides(layer.args, "dilation", dims, 1)
@@ -45,19 +55,44 @@ def conv(walk: Walk, layer: Layer) -> Step:
             (n + 2 * p - d * (k - 1) - 1) // max(s, 1) + 1
             for n, p, d, k, s in zip(source[2:], padding, dilation, kernel, stride, strict=True)
         )
+    if kernel == stride and max(stride) >= _PATCH and "transpose" not in layer.kind:
+        walk.patches = outs
     return source, (walk.batch, outs, *(max(n, 1) for n in size)), None
 
 
-def _start_image(walk: Walk, channels: int, dims: int) -> None:
+def _along_tokens(walk: Walk, layer: Layer, channels: int, outs: int) -> Step:
+    """Infer a convolution along the tokens of a language model, whose channels come last in all other layers."""
+    tokens = walk.current[1]
+    (stride,) = sides(layer.args, "stride", 1, 1)
+    return (walk.batch, tokens, channels), (walk.batch, max(tokens // max(stride, 1), 1), outs), None
+
+
+def _start_image(walk: Walk, layer: Layer, channels: int, dims: int) -> None:
     if walk.given and len(walk.given) == dims + 2:
         walk.current = (walk.batch, *walk.given[1:])
+    elif walk.given and len(walk.given) == dims + 1 and channels == 1:
+        walk.current = (walk.batch, 1, *walk.given[1:])
+    elif "transpose" in layer.kind:  # a generator: it begins with one pixel of noise
+        walk.current = (walk.batch, channels, *(1,) * dims)
+        return
     elif not walk.current:
-        side = IMAGE_SIDE if dims == 2 else 32 if dims == 3 else 16000
-        walk.current = (walk.batch, channels, *(side,) * dims)
+        walk.current = (walk.batch, channels, *_assumed(layer, dims))
         shape = "x".join(map(str, walk.current[1:]))
         fix = "save torchinfo's summary with its input instead, or try rad-estimate --input"
         walk.assume(f"an input of {shape}; {fix}")
     walk.image = walk.current[2:]
+
+
+def _assumed(layer: Layer, dims: int) -> Dims:
+    """Return the sides of the input that a first convolution suggests; a video's has another size along time."""
+    if dims == 1:
+        return (SAMPLES,)
+    if dims == 2:
+        return (IMAGE_SIDE, IMAGE_SIDE)
+    kernel, stride = sides(layer.args, "kernel_size", 3, 1), sides(layer.args, "stride", 3, 1)
+    if kernel[0] != kernel[1] or stride[0] != stride[1]:
+        return (FRAMES, IMAGE_SIDE, IMAGE_SIDE)
+    return (VOLUME_SIDE,) * 3
 
 
 def _within_input(walk: Walk, size: Dims) -> Dims:
@@ -77,7 +112,8 @@ def _with_channels(walk: Walk, channels: int, dims: int) -> Dims:
     if len(last) == 3 and dims == 2:  # tokens back to an image
         side = max(math.isqrt(last[1]), 1)
         return (walk.batch, channels, side, side)
-    return (walk.batch, channels, *(1,) * dims)
+    side = round((last[-1] / channels) ** (1 / dims)) if len(last) == 2 else 1  # a vector made an image
+    return (walk.batch, channels, *(side if channels * side**dims == last[-1] else 1,) * dims)
 
 
 def pool(walk: Walk, layer: Layer) -> Step:
@@ -127,7 +163,8 @@ def batchnorm(walk: Walk, layer: Layer) -> Step:
         layer: The layer, with its arguments.
     """
     channels = integer(layer.args, "num_features", default=0)
-    if channels and len(walk.current) > 2 and walk.current[1] != channels:
+    along_tokens = len(walk.current) == 3 and walk.current[2] == channels
+    if channels and len(walk.current) > 2 and walk.current[1] != channels and not along_tokens:
         shape = (walk.current[0], channels, *walk.current[2:])
         return shape, shape, None
     return walk.same()

@@ -25,7 +25,7 @@ def layernorm(walk: Walk, layer: Layer) -> Step:
     """
     size = layer.args.get("0")
     width = size[-1] if isinstance(size, tuple) and size else 0
-    if len(walk.current) == 4 and width == walk.current[1] and not layer.kind.endswith("2d"):
+    if len(walk.current) >= 4 and width == walk.current[1] and not layer.kind.endswith("2d"):
         tokens = math.prod(walk.current[2:])
         shape = (
             walk.current if "convnext" in layer.kind or _in_convnext(layer) else (walk.batch, tokens, width)
@@ -93,9 +93,9 @@ def _for_linear(walk: Walk, layer: Layer, ins: int) -> Dims:
     per_token = words or "TokenClassification" in walk.root or "QuestionAnswering" in walk.root
     if len(last) == 3 and last[-1] == ins and pooled and not per_token:
         return (walk.batch, ins)
-    if last[-1] == ins and len(last) != 4:
+    if last[-1] == ins and len(last) < 4:
         return last
-    if len(last) == 4:
+    if len(last) >= 4:
         return _from_image(walk, layer, ins, pooled=bool(pooled))
     joined, rest = divmod(ins, max(last[-1], 1))
     if len(last) == 3 and not rest and joined in (2, 4) and _merges_patches(layer):
@@ -112,7 +112,8 @@ def _from_image(walk: Walk, layer: Layer, ins: int, *, pooled: bool) -> Dims:
         return (last[0], *last[2:], ins)
     if last[-1] == ins and last[1] != ins:
         return last
-    if last[1] == ins and math.prod(last[2:]) > 1 and not pooled and _is_token_model(walk):
+    tokens = _is_token_model(walk) or walk.patches == ins
+    if last[1] == ins and math.prod(last[2:]) > 1 and not pooled and tokens:
         return (walk.batch, math.prod(last[2:]), ins)
     return (walk.batch, ins)
 
@@ -126,7 +127,7 @@ def attention(walk: Walk, layer: Layer) -> Step:
     """
     width = integer(layer.args, "embed_dim")
     shape: Dims
-    if len(walk.current) == 4 and width:
+    if len(walk.current) >= 4 and width:
         shape = (walk.batch, math.prod(walk.current[2:]) + 1, width)
     elif width:
         shape = (*walk.current[:-1], width) if len(walk.current) == 3 else (walk.batch, walk.seq_len, width)

@@ -37,6 +37,7 @@ class Walk:
         current: Output shape of the last layer; empty before the first.
         recent: Output shapes so far, oldest first.
         image: Sides of the input image; empty if there is none.
+        patches: Channels of the last convolution that cut an image or a video into patches; 0 before it.
         embedding: Rows and width of the first embedding of words; None before it.
         categories: Embeddings are indexed by category, not by token: no layer works on sequences.
         warnings: One sentence for each assumption.
@@ -50,6 +51,7 @@ class Walk:
         self.current: Dims = ()
         self.recent: list[Dims] = []
         self.image: Dims = ()
+        self.patches = 0
         self.given = setup.input_shape
         self.embedding: tuple[int, int] | None = None
         self.seq_len = setup.seq_len or self._sequence(summary)
@@ -61,7 +63,7 @@ class Walk:
         positions = next((layer for layer in embeddings if POSITIONS.search(layer.name)), None)
         length = MAX_TOKENS
         if positions is not None:
-            length = min(integer(positions.args, "num_embeddings"), MAX_TOKENS)
+            length = min(integer(positions.args, "num_embeddings") or MAX_TOKENS, MAX_TOKENS)
         if embeddings:
             self.assume(f"sequence length {length}: add seq_len=N (--seq-len N)")
         return max(length, 1)

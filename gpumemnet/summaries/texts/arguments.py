@@ -6,12 +6,15 @@ import math
 import re
 
 from gpumemnet.names import Group
+from gpumemnet.summaries.texts import kinds
 
 _PIECE = re.compile(
     r"\s*(?:(?P<key>[A-Za-z_]\w*)\s*=\s*)?"
     r"(?P<value>\((?:[^()]|\([^()]*\))*\)|'[^']*'|\"[^\"]*\"|[A-Za-z_][\w.]*\([^()]*\)|[^,()]+)"
 )
 MAX_VALUE = 1 << 40
+_QUANTIZED = r"\dbit|nf4|fp4|int\d|quant|awq|gptq|gemm|marlin"
+"""Parts of names of layers whose weights have fewer bits."""
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1, "lstmcell": 4, "grucell": 3, "rnncell": 1}
 _POSITIONS: dict[Group, tuple[str, ...]] = {
     Group.CONV: ("in_channels", "out_channels"),
@@ -32,6 +35,8 @@ def parse_arguments(text: str) -> dict[str, object]:
         Numbers, tuples of numbers, booleans or strings by key.
     """
     found: dict[str, object] = {}
+    if text == "inplace":  # PyTorch before 1.2
+        return {"inplace": True}
     for position, match in enumerate(_PIECE.finditer(text[:2000])):
         found[match.group("key") or str(position)] = _value(match.group("value").strip())
     return found
@@ -97,6 +102,27 @@ def name_positions(kind: str, group: Group, args: dict[str, object]) -> dict[str
     """
     names = _GROUPNORM if kind == "groupnorm" else _POSITIONS.get(group, ())
     return {names[int(key)] if key.isdigit() and int(key) < len(names) else key: v for key, v in args.items()}
+
+
+def kind_by_arguments(kind: str, inside: str) -> str:
+    """Return the kind of a layer by another name (LoRACompatibleConv, MyDense) whose arguments show what it is.
+
+    Args:
+        kind: Its name in the table of kinds.
+        inside: Its printed arguments.
+    """
+    if kinds.is_known(kind) or re.search(_QUANTIZED, kind):
+        return kind
+    if "in_features=" in inside and "out_features=" in inside:
+        return "linear"
+    if "num_embeddings=" in inside or ("padding_idx=" in inside and re.match(r"\d+, \d+", inside)):
+        return "embedding"
+    if re.match(r"\d+, \d+, kernel_size=|in_channels=\d+, out_channels=\d+, kernel_size=", inside):
+        kernel = re.search(r"kernel_size=\(([^()]*)\)", inside)
+        dims = len([side for side in kernel[1].split(",") if side.strip()]) if kernel else 2
+        across = "transpose" in kind or "output_padding=" in inside
+        return f"conv{'transpose' * across}{min(max(dims, 1), 3)}d"
+    return kind
 
 
 def parameter_shapes(kind: str, group: Group, args: dict[str, object]) -> tuple[tuple[int, ...], ...]:

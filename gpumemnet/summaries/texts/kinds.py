@@ -200,9 +200,11 @@ _FROM_RESULT = frozenset(("relu", "leakyrelu", "elu", "celu", "selu", "rrelu"))
 Others that can work in place (ReLU6, Hardtanh, SiLU, ...) keep a clone of their input, of the same size.
 """
 
+OWN_ATTENTION = "multiheadattention module"
+"""Attention that users and textbooks write out: scores, mask, softmax and dropout are separate operations."""
 _OTHERWISE = {
     "Conv1D": "linear",  # transformers' is a transposed linear layer
-    "MultiHeadAttention": "multiheadattention module",  # users' modules, made of layers; PyTorch's has a small h
+    "MultiHeadAttention": OWN_ATTENTION,  # users' modules, made of layers; PyTorch's has a small h
 }
 _CONTAINERS = frozenset(("modulelist", "sequential", "moduledict", "parameterlist"))
 

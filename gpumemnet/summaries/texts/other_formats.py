@@ -55,15 +55,28 @@ FORMATS = (
         _BOTH,
     ),
     Format(
-        r"#params: [\d.]+[KMGTB]?, #flops: ", "a text of fvcore, which changes the arguments of layers", _BOTH
+        r"#params: [\d.]+[KMGTB]?, #flops: ",
+        "a text of fvcore, which changes the arguments of layers",
+        _BOTH,
+        misread=True,
     ),
     Format(
         r"Register (?:count_\w+|zero_ops)\(\) for ", "the messages of thop, which name no layer's size", _BOTH
     ),
     Format(
-        r"DeepSpeed Flops Profiler", "a profile of DeepSpeed, which changes the arguments of layers", _BOTH
+        r"DeepSpeed Flops Profiler|\d% latency\b",
+        "a profile of DeepSpeed, which changes the arguments of layers",
+        _BOTH,
+        misread=True,
     ),
-    Format(r"[MGTK]Macs?, [\d.]+% MACs", "a text of ptflops, which changes the arguments of layers", _BOTH),
+    Format(
+        r"\d% (?:Params|MACs|FLOPs)\b",
+        "a text of ptflops or calflops, which changes the arguments of layers",
+        _BOTH,
+        misread=True,
+    ),
+    Format(r"\(\w+\): \w+\((?:None|\d+) -> \d", "a model of MXNet Gluon", _BY_HAND, misread=True),
+    Format(r"data_format=N[CDHWL]{2,4}\b|, dtype=float32\)", "a model of Paddle", _BY_HAND, misread=True),
     Format(
         r"[|┃] *path *[|┃] *(?:module|outputs|inputs) *[|┃]|[|┃] *Module *[|┃] *Config *[|┃]",
         "a table of Flax or Haiku",

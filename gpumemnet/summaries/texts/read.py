@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpumemnet.errors import SummaryError
-from gpumemnet.summaries.texts import contradictions, other_formats, ways
+from gpumemnet.summaries.texts import contradictions, open_tokens, other_formats, unknown_sizes, ways
 from gpumemnet.summaries.texts.batch_second import batch_first
 from gpumemnet.summaries.texts.files import read_text
 from gpumemnet.summaries.texts.formats.detect import parse_text
@@ -64,6 +64,8 @@ def rows_of(text: str, setup: TrainingSetup, *, path: str) -> ModelSummary:
     except SummaryError:
         other_formats.check(text, path=path, parsed=False)
         raise
-    summary = batch_first(parsed)
-    found = (*ways.check(summary, path=path), *contradictions.check(summary, setup, path=path))
+    summary = open_tokens.filled(batch_first(parsed), setup.seq_len)
+    advice = ways.check(summary, path=path)
+    unknown_sizes.check(summary, path=path)
+    found = (*advice, *contradictions.check(summary, setup, path=path))
     return summary._replace(warnings=(*summary.warnings, *found)) if found else summary

@@ -6,7 +6,7 @@ import re
 
 from gpumemnet.errors import SummaryError
 from gpumemnet.names import Source
-from gpumemnet.summaries.texts.records import ModelSummary
+from gpumemnet.summaries.texts.records import Layer, ModelSummary
 
 _QUANTIZED = frozenset(("linear4bit", "linearnf4", "linearfp4", "linear8bitlt"))
 """Layer kinds of bitsandbytes."""
@@ -28,7 +28,7 @@ def check(summary: ModelSummary, *, path: str) -> tuple[str, ...]:
     Raises:
         SummaryError: Weights are quantized: no text shows their memory.
     """
-    quantized = next((layer for layer in summary.layers if layer.kind in _QUANTIZED), None)
+    quantized = next((layer for layer in summary.layers if _QUANTIZED & _names(layer)), None)
     if quantized is not None:
         raise SummaryError(
             path=path,
@@ -47,3 +47,8 @@ def check(summary: ModelSummary, *, path: str) -> tuple[str, ...]:
             f"LoRA: print(model) does not show what is frozen, and all weights count as trained; {fix}"
         )
     return tuple(found)
+
+
+def _names(layer: Layer) -> set[str]:
+    """Return the names of a layer's class and of those around it, as in `_QUANTIZED`."""
+    return {layer.kind, *(cls.rpartition(".")[2].lower() for cls, _ in layer.path)}

@@ -244,6 +244,17 @@ def test_bad_options_are_one_line_and_exit_2(args: tuple[str, ...]) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_the_booking_and_not_the_bound_decides_whether_a_job_fits(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text("Net(\n  (a): Conv2d(3, 64, kernel_size=(3, 3))\n  (b): ReLU()\n)\n")
+    asked = ("m.txt", "--batch-size", "64", "--gpu", "mine", "--gpu-memory")
+    wide = json.loads(run(*asked, "80G", "--json", cwd=tmp_path).stdout)
+    between = (wide["booked_mib"] + wide["upper_mib"]) // 2
+    assert wide["booked_mib"] < between < wide["upper_mib"]
+    assert run(*asked, f"{between}M", cwd=tmp_path).returncode == 0
+    small = run(*asked, f"{wide['booked_mib'] - 1}M", cwd=tmp_path)
+    assert (small.returncode, "does not fit on one mine" in small.stderr) == (1, True)
+
+
 def test_a_job_that_fits_on_no_such_gpu_is_answered_and_is_a_finding() -> None:
     done = run("models/resnet50_torchinfo.txt", "--batch-size", "64000", cwd=EXAMPLES)
     assert (done.returncode, done.stdout.count("estimated ")) == (1, 1)

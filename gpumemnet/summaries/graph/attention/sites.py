@@ -18,7 +18,7 @@ from gpumemnet.summaries.texts.model_names import blocks_of_tokens, writes_score
 from gpumemnet.summaries.texts.records import Layer
 from gpumemnet.summaries.texts.widths import widening
 
-_ATTENTION = r"(?i:att|mhs?a|gpsa|^xca$)"
+_ATTENTION = r"(?i:att|mhs?a|msa|gpsa|^xca$)"
 _ROLE = r"(?:^|[^a-z])(q|k|v|qkv|kv|query|key|value|query_key_value|in_proj|c_attn|wq|wk|wv)(?:[^a-z]|$)"
 
 
@@ -40,10 +40,13 @@ def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
     """
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
     loose: list[int] = []
+    by_width = _by_width(layers)
     for index, layer in enumerate(layers):
         if not layer.runs or layer.is_block or kinds.group_of(layer.kind) is not Group.LINEAR:
             continue
         depth = max((at for at, (cls, name) in enumerate(layer.path) if is_attention(cls, name)), default=-1)
+        if depth < 0 and layer.path in by_width:
+            depth = len(layer.path) - 1
         if depth >= 0:
             groups.setdefault(layer.path[: depth + 1], []).append(index)
         elif not layer.path:
@@ -57,6 +60,28 @@ def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
     sites = in_units(layers, sites)
     sites += _in_rows(layers, loose)
     return {site.projections[-1]: site for site in sites if site is not None}
+
+
+def _by_width(layers: tuple[Layer, ...]) -> set[Path]:
+    """Return modules that are attention by their widths: of two linear layers one makes three parts of tokens."""
+    inside: dict[Path, list[Layer]] = {}
+    for layer in layers:
+        if (
+            layer.runs
+            and layer.path
+            and not layer.is_block
+            and kinds.group_of(layer.kind) is not Group.DROPOUT
+        ):
+            inside.setdefault(layer.path, []).append(layer)
+    return {path for path, found in inside.items() if len(found) == 2 and _three_parts(*found)}
+
+
+def _three_parts(joint: Layer, last: Layer) -> bool:
+    made, width = out_of(joint), (out_of(last) or (0,))[-1] or 0
+    both = all(kinds.group_of(layer.kind) is Group.LINEAR for layer in (joint, last))
+    return (
+        both and len(made) == 3 and width > 0 and made[-1] == 3 * width == 3 * reads(joint) == 3 * reads(last)
+    )
 
 
 def is_attention(cls: str, name: str) -> bool:

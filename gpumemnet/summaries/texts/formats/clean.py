@@ -21,6 +21,7 @@ _UNSEEN = (("\xa0", " "), ("\u200b", ""), ("\ufeff", ""), ("\x07", ""), ("\x08",
 CHILD = re.compile(r"^\s+\([^()]{1,80}\): ")
 """A module inside another, as `print(model)` shows it."""
 _LOGICAL = re.compile(r"^\s*\([^()]{1,80}\): |^\s+\)")
+_OPENS = r"^[A-Za-z_][\w.]{0,200} ?\($"
 _COUNT_TAIL = r"^[\d, ]*(?:params|arams|rams|ams|ms|s)$"
 """The rest of ", 1,234 params", which annotated trees put at the end of each line."""
 _RULE = re.compile(r"^[=_━─┏┓┗┛┳┻┡┩╇┼┴└┘├┤┬╋+ -]+$")
@@ -55,7 +56,7 @@ def clean(source: str) -> str:
     table = any("Layer (type" in line[:60] for line in lines)
     if table and "depth-idx" in source and not any(mark in source for mark in _TREE):
         lines = [re.sub(_SPOILT, "", line) for line in lines]
-    return "\n".join(_joined(lines if table else _from_root(lines), table))
+    return "\n".join(_joined(lines if table else _from_root(_without_others(lines)), table))
 
 
 def following(lines: list[str]) -> list[str]:
@@ -66,6 +67,18 @@ def following(lines: list[str]) -> list[str]:
         below = line if line.strip() else below
         found.append(below)
     return found[::-1]
+
+
+def _without_others(lines: list[str]) -> list[str]:
+    """Empty the blocks `Name(` to `)` that hold no modules: an optimizer, transforms, arguments."""
+    kept = list(lines)
+    starts = [at for at, line in enumerate(lines) if re.match(_OPENS, line)]
+    for start in starts:
+        end = next((at for at in range(start + 1, len(lines)) if lines[at].startswith(")")), None)
+        inside = lines[start + 1 : end]
+        if end is not None and not any(map(CHILD.match, inside)):
+            kept[start : end + 1] = [""] * (end + 1 - start)
+    return kept
 
 
 def _from_root(lines: list[str]) -> list[str]:
@@ -105,7 +118,7 @@ def _wrapped_rule(lines: list[str]) -> int:
     """Return the terminal's width if a table's horizontal rule was wrapped; 0 if none was."""
     for line, below in itertools.pairwise(lines):
         shorter = _NARROWEST <= len(line) <= _WIDEST and len(below) < len(line)
-        if shorter and _RULE.match(line) and _RULE.match(below):
+        if shorter and _RULE.match(line) and _RULE.match(below) and set(below) <= set(line):
             return len(line)
     return 0
 

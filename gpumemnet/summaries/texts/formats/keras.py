@@ -10,6 +10,7 @@ from gpumemnet.names import Source
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.formats import text
 from gpumemnet.summaries.texts.records import RECREATE, Layer, ModelSummary, Shape
+from gpumemnet.summaries.texts.totals import MISSING_SHARE
 
 _NAME = re.compile(r"^(?P<name>[^()]+?)\s*\((?P<cls>[A-Za-z_]\w*…?)\)?$")
 _BOX = "│┃"
@@ -47,7 +48,8 @@ _KINDS = {
 }
 
 
-_FIX = "print it again with COLUMNS=200 in the environment and save it unchanged"
+_WIDER = "print it again with model.summary(line_length=200) and save it unchanged"
+_FIX = _WIDER
 
 
 @dataclass(slots=True)
@@ -78,17 +80,26 @@ def parse(source: str, *, path: str) -> ModelSummary:
         raise SummaryError(path=path, problem="the table has no layers", fix=_FIX)
     if "total" not in totals:
         raise SummaryError(path=path, problem="the table is cut off before 'Total params'", fix=RECREATE)
+    total = totals["total"]
+    if (
+        "trainable" in totals and "non-trainable" in totals
+    ):  # of a trained model it counts the optimizer's, too
+        total = min(total, totals["trainable"] + totals["non-trainable"])
     shown_frozen = next((at for at, title in enumerate(columns) if title.startswith("Trai")), None)
     layers = tuple(
         _layer(row, shown_frozen, holds=at + 1 < len(rows) and rows[at + 1].depth > row.depth, path=path)
         for at, row in enumerate(rows)
     )
+    counted = sum(layer.params or 0 for layer in layers)
+    if total - counted > MISSING_SHARE * total:
+        problem = f"its rows show {counted:,} of {total:,} parameters: the others are cut off"
+        raise SummaryError(path=path, line=rows[0].line, problem=problem, fix=_WIDER)
     first = next((shape for layer in layers for shape in layer.output_shapes), ())
     return ModelSummary(
         format=Source.KERAS,
         layers=layers,
         batch_size=first[0] if first else None,
-        total_params=totals["total"],
+        total_params=total,
         trainable_params=totals.get("trainable"),
         warnings=("TensorFlow and JAX keep other tensors than PyTorch, whose rules are applied here",),
     )
@@ -129,7 +140,12 @@ def _cells(line: str) -> list[str]:
     words = line.strip().strip("|").strip()
     if not words or set(words) <= set("=_-─━ ¯|"):
         return []
-    return re.split(r"\s{2,}", words)
+    cells = re.split(r"\s{2,}", words)
+    if joined := re.match(r"(\S+ \([^()\s]+\)?) ([\[({].*|multiple.*|\?.*)$", cells[0]):
+        cells[:1] = joined.groups()  # a name as long as its column
+    if len(cells) > 1 and (cut := re.match(r"(\S.*) (\d[\d,]*)$", cells[1])) and ")" not in cut[2]:
+        cells[1:2] = cut.groups()  # a shape as long as its column
+    return cells
 
 
 def _depth(line: str) -> int:
@@ -165,6 +181,8 @@ def _layer(row: _Row, trainable_column: int | None, *, holds: bool, path: str) -
         cls = next((full for full in (*_KINDS, *kinds.KINDS) if full.startswith(whole)), cls)
     kind = _KINDS.get(cls, cls)
     shown = cells[1] if ")" in cells[1] else f"{cells[1]})"
+    if "(" in cells[1] and (")" not in cells[1] or "…" in cells[1]) and cls != "inputlayer":
+        raise SummaryError(path=path, line=row.line, problem="its shape is cut off", fix=_WIDER)
     shapes = tuple(
         _channels_first(shape)
         for body in _LIST.findall(shown)

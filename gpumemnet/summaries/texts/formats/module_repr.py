@@ -23,6 +23,12 @@ _PARAMETER = re.compile(r"Parameter containing: \[\S{1,60} of size ([\dx]{0,80})
 _PARAMETRIZED = "Parametrized"
 """Prefix of the class of a layer with a computed weight (torch.nn.utils.parametrizations), shown inside."""
 _COUNT = re.compile(r",\s*(?P<count>[\d,]+) params\s*$")
+_GAP = r"^\s*(?:\(?(?:\.\.\.|…)|\[?\.\.\.[^()]{0,60}\]?$)"
+"""A line in place of layers that someone left out."""
+_RANGE = r"^(\d{1,5})(?:-(\d{1,5}))?$"
+_SHORTENED = ("...)", "…)")
+_WHOLE = "print the whole model again, print(model), and save it unchanged"
+_NUMBERED = ("ModuleList", "Sequential")
 MAX_DEPTH = 60
 _LOOK_EVERY = 64
 """Number of lines between checks of the number of layers."""
@@ -40,6 +46,7 @@ class _Node:
         path: It and its containers, from the outside in.
         leaves: Its leaves so far.
         arguments: Its own arguments, shown before its children.
+        last: Number of its last numbered container.
     """
 
     cls: str
@@ -49,6 +56,7 @@ class _Node:
     path: tuple[tuple[str, str], ...]
     leaves: list[Layer] = field(default_factory=list)
     arguments: str = ""
+    last: int | None = None
 
 
 def parse(source: str, *, path: str) -> ModelSummary:
@@ -130,18 +138,37 @@ class _Tree:
             params = sum(math.prod(map(int, filter(None, sizes.split("x")))) for sizes in kept)
             leaves.append(Layer(kind="parameter", name="Parameter", path=here, params=params, line=number))
         elif not match:
+            if re.match(_GAP, line):
+                raise SummaryError(
+                    path=self.path, line=number, problem="layers are left out here", fix=_WHOLE
+                )
             if self.open and not self.open[-1].leaves:
                 self.open[-1].arguments = line.strip()
         elif (rest := match.group("rest").rstrip()).endswith(")"):
+            if rest in _SHORTENED:
+                problem = f"the layers of {match.group('cls')}(...) are left out here"
+                raise SummaryError(path=self.path, line=number, problem=problem, fix=_WHOLE)
+            self._check_number(match.group("name") or "", number, holds=False)
             leaf = _leaf(match.group("cls"), match.group("name"), rest[:-1], count, here, number)
             leaves.extend([leaf] * _times(match))
         elif len(self.open) >= MAX_DEPTH:
             raise SummaryError(path=self.path, line=number, problem="nested too deeply", fix=RECREATE)
         else:
             cls, name = match.group("cls"), match.group("name") or ""
+            self._check_number(name, number)
             self.open.append(_Node(cls, name, _times(match), number, path=(*here, (cls, name))))
         if not number % _LOOK_EVERY and sum(len(node.leaves) for node in self.open) > text.MAX_LAYERS:
             raise SummaryError(path=self.path, line=number, problem="too many layers", fix=RECREATE)
+
+    def _check_number(self, name: str, number: int, *, holds: bool = True) -> None:
+        """Refuse a numbered container that does not follow the one before: those between are left out."""
+        if not self.open or not (own := re.match(_RANGE, name)):
+            return
+        around = self.open[-1]
+        if holds and around.last is not None and int(own[1]) > around.last + 1 and around.cls in _NUMBERED:
+            missing = f"({around.last + 1}) to ({int(own[1]) - 1}) are left out here"
+            raise SummaryError(path=self.path, line=number, problem=missing, fix=_WHOLE)
+        around.last = int(own[2] or own[1])
 
     def _close(self, count: int | None, number: int) -> None:
         """Fold the innermost container into the one around it."""
@@ -162,7 +189,11 @@ class _Tree:
 
 
 def _times(match: re.Match[str]) -> int:
-    return max(int(match.group("times") or 1), 1)
+    """Return how often a module is repeated: "(0-15): 16 x Block(", by some programs without "16 x"."""
+    numbers = re.match(_RANGE, match.group("name") or "")
+    if match.group("times") or not numbers or not numbers[2]:
+        return max(int(match.group("times") or 1), 1)
+    return max(int(numbers[2]) - int(numbers[1]) + 1, 1)
 
 
 def _rows_of(node: _Node, count: int | None) -> list[Layer]:
@@ -201,7 +232,7 @@ def _renumbered(leaf: Layer, depth: int, repeat: int) -> Layer:
 def _leaf(
     cls: str, name: str | None, inside: str, count: int | None, path: tuple[tuple[str, str], ...], line: int
 ) -> Layer:
-    kind = kinds.canonical(cls)
+    kind = arguments.kind_by_arguments(kinds.canonical(cls), inside)
     args, shapes = _read(kind, inside)
     params = sum(map(math.prod, shapes))
     if count is not None and count != params:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from gpumemnet.errors import SummaryError
 from gpumemnet.summaries.texts.records import RECREATE, Shape
+from gpumemnet.units import MEGA
 
 MAX_LAYERS = 20_000
 """More rows than any model has; a longer text is refused at once."""
@@ -26,7 +27,10 @@ _LOG = (
     r"|\w*Warning:|Epoch\b|[Ss]tep\b|\s*\d{1,3}%\|)"
 )
 """A line of a logger, a warning or a progress bar between two rows; compiled only for texts that have one."""
-_SIZE = re.compile(r"^\s*(Input size|Forward/backward pass size) \(MB\):\s*(\d{1,9}(?:\.\d{1,4})?)\s*$")
+_SIZE = re.compile(
+    r"^\s*(Input size|Forward/backward pass size)(?: \(([kMG]?)B\))?:\s*(\d{1,9}(?:\.\d{1,4})?)\s*$"
+)
+_SCALES = {"": 1, "k": 1000, "M": MEGA, "G": 1000 * MEGA}
 _HALF_A_DIGIT = 0.005
 """MB by which a size may exceed its two-digit form."""
 
@@ -128,7 +132,9 @@ def parse_sizes(line: str, *, unit: int) -> dict[str, int]:
     match = _SIZE.match(line)
     if not match:
         return {}
-    stated = float(match.group(2))
+    scale = _SCALES.get(match.group(2) or "", 0)
+    unit = unit if scale == MEGA else scale  # torchinfo's coming release chooses the unit
+    stated = float(match.group(3))
     if match.group(1).startswith("Input"):
         return {"input": int((stated + _HALF_A_DIGIT) * unit)}
     return {"pass": int(stated * unit / 2)}  # counted twice, for the gradients

@@ -32,6 +32,7 @@ _PARAMETER_COUNT = re.compile(r"[├└]─[\d,]+(?=\s|$)")
 """Name and count of a single parameter (verbose=2)."""
 _COLUMNS = {
     "Kernel Shape": "kernel",
+    "Groups": "groups",
     "Input Shape": "input",
     "Output Shape": "output",
     "Param #": "params",
@@ -129,6 +130,8 @@ def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
     if _PARAMETER.match(body) or ("─" in body and _PARAMETER_COUNT.search(body)):
         return None
     if not match:
+        if body.startswith(("...", "…")):
+            raise SummaryError(path=path, line=line, problem="layers are left out here", fix=RECREATE)
         raise SummaryError(
             path=path, line=line, problem=f"not a torchinfo row: '{row.strip()[:40]}'", fix=RECREATE
         )
