@@ -44,6 +44,8 @@ LINES = """
         raise ValueError
     if broken:
         return None
+    share = right / count if count else 0.0
+    words = "same" if same else "other"
 """
 
 
@@ -62,6 +64,7 @@ def test_the_side_that_goes_on_is_found_for_each_line(tmp_path: Path) -> None:
         "or bad": False,
         'if kind == "one" and not perfect:': True,
         "if broken:": False,
+        "share = right / count if count else 0.0": True,
     }
 
 

@@ -103,8 +103,9 @@ class Guards:
         found: float | None = None
         if often:
             found = _NUMBERS[often % len(_NUMBERS)]
-        elif wanted is not None and asked.compare is not None:
-            found = lines.number(asked.compare, wanted, asked.frame)
+        elif wanted is not None:
+            compare = asked.compare
+            found = lines.number(compare, wanted, asked.frame) if compare else float(wanted)
         if found is None:
             self._note("branches", f"was taken with {default:g}", asked.place)
             found = default

@@ -55,6 +55,8 @@ def of_file(file: str) -> Lines:
             left, right = _leaves(node.body, loop), _leaves(node.orelse, loop)
             if left != right:
                 _note(node.test, not left, found.stays if (left or right) == _LOOP else found.passes)
+        elif isinstance(node, ast.IfExp) and _constant(node.body) != _constant(node.orelse):
+            _note(node.test, _constant(node.orelse), found.passes)
         if isinstance(node, (ast.Assert, ast.While, ast.If, ast.IfExp)):
             _compare(node.test, found.compared)
     return found
@@ -91,6 +93,10 @@ def _value(part: ast.expr, frame: Any) -> Any:
     except Exception:  # noqa: BLE001 - the script's own names
         return None
     return value if isinstance(value, (int, float)) else None
+
+
+def _constant(part: ast.expr) -> bool:
+    return isinstance(part, ast.Constant)
 
 
 def _is_plain(part: ast.expr) -> bool:
