@@ -37,7 +37,7 @@ END
     mkdir -p /var/lib/slurm/slurmctld /var/lib/slurm/slurmd && chown slurm /var/lib/slurm/slurmctld
     systemctl enable --now munge slurmctld slurmd >/dev/null 2>&1
     systemctl restart munge slurmctld slurmd
-    until_true 'node is idle' eval '[ "$(sinfo -h -o %T)" = idle ]'
+    until_true 'node is idle' idle
     as_alice srun --gres=gpu:1 true
     cp -a /etc/slurm /root/slurm-before
 }
@@ -52,6 +52,8 @@ from slurm_plugin.monitor.gpus.simulated_gpus import make_gpus
 SimulatedGpus.create(Path("/srv/simulated"), make_gpus("gpu1", [40330 << 20] * 2))
 END
 }
+
+idle() { [ "$(sinfo -h -o %T)" = idle ]; }
 
 as_alice() { (cd /home/alice && setpriv --reuid=alice --regid=alice --clear-groups env HOME=/home/alice "$@"); }
 
@@ -92,10 +94,11 @@ inside() {
     simulate_gpus
     typed admin 'systemctl enable --now radd && systemctl restart slurmctld'
     typed admin 'systemctl enable --now rad-monitor && systemctl restart slurmd'
-    until_true 'node is idle again' eval '[ "$(sinfo -h -o %T)" = idle ]'
+    until_true 'node is idle again' idle
     typed admin 'rad doctor'
     cp /tmp/said /srv/out/doctor
     cp /srv/rad/resnet50.txt /home/alice/
+    # shellcheck disable=SC2016 # the job expands it
     printf '%s\n' '#!/bin/bash' '#SBATCH --gpus=1' '#SBATCH --output=%j.out' '#RAD model=resnet50.txt batch_size=32 optimizer=adam precision=amp' \
         'echo "$RAD_KIND on $RAD_GPUS, limit $CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"; sleep 2' >/home/alice/job.sh
     chown alice: /home/alice/*
@@ -109,7 +112,7 @@ inside() {
     cat "/home/alice/$job.out" >/srv/out/job
     for _ in 1 2 3; do # shards, then hooks, then PrologFlags: docs/admin/upgrade-uninstall.md
         typed admin 'rad uninstall --edit-slurm; systemctl restart slurmctld && systemctl restart slurmd'
-        until_true 'node is idle again' eval '[ "$(sinfo -h -o %T)" = idle ]'
+        until_true 'node is idle again' idle
         systemctl reset-failed slurmctld # a person is not so quick that systemd refuses a further start
     done
     for file in slurm.conf gres.conf cgroup.conf; do cmp "/root/slurm-before/$file" "/etc/slurm/$file"; done

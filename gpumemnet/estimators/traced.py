@@ -34,12 +34,17 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
         pieces.append(min(part, left))
         left -= pieces[-1]
     total = base + profile.reserved_bytes
-    more = quantile_bytes(profile.reserved_bytes, profile.borrowed_bytes, benchmark=bool(profile.benchmark))
+    more = quantile_bytes(
+        profile.reserved_bytes,
+        profile.borrowed_bytes,
+        benchmark=bool(profile.benchmark),
+        further_bytes=profile.doubt_bytes,
+    )
     bound = more[-1][1]
     notes = warnings(profile, gpu)
     if profile.benchmark:
         plain = quantile_bytes(profile.reserved_bytes, profile.borrowed_bytes)[-1][1]
-        notes = (*notes, TRIES.format(to_mib_nearest(bound - plain)))
+        notes = (*notes, TRIES.format(to_mib_nearest(bound - profile.doubt_bytes - plain)))
     return Estimate(
         estimate_bytes=total,
         upper_bytes=total + bound,

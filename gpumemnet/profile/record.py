@@ -93,7 +93,7 @@ class ModelProfile(NamedTuple):
     score_bytes: int
     """Attention scores, if attention is not fused."""
     doubt_bytes: int
-    """Extra score bytes if attention assumed fused is not."""
+    """Extra score bytes if attention assumed fused is not; of a trace, what its kinds of doubt add to the bound."""
     hidden_bytes: int
     """Tensors of layers that the text hides, as guessed."""
     hidden_factor: int

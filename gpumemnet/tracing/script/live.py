@@ -16,7 +16,15 @@ from gpumemnet.errors import GpuMemNetError, TraceError
 from gpumemnet.tracing.script import mixed, outcome, pretend
 from gpumemnet.tracing.script.failures import OF_RANKS, OWN, Failures, first_of, of_trace, place_of, why
 from gpumemnet.tracing.script.files import COURSE, FAILED, RESULT
-from gpumemnet.tracing.script.libraries import checkpoints, compiled, detectors, distributed, kernels, paged
+from gpumemnet.tracing.script.libraries import (
+    checkpoints,
+    compiled,
+    detectors,
+    distributed,
+    keras,
+    kernels,
+    paged,
+)
 from gpumemnet.tracing.script.libraries.evaluation import Evaluations
 from gpumemnet.tracing.script.loaders import tensors_in
 from gpumemnet.tracing.script.rounds import MORE, SELDOM, STEPS, alive
@@ -73,6 +81,9 @@ class Run:
         settings = self._seen.settings
         pretend.everything(self.stack, settings, Streams(self.recorder), on_save=self._at_save)
         compiled.left_out(settings)
+        keras.pretended(
+            self._before_step, self._after_step, lambda *call: self._before_call(call[0], call[1:], {})
+        )
         self._saves.pretended(self.stack)
         if torch.distributed.is_available():
             distributed.pretended(self.stack, settings, self.recorder)

@@ -19,11 +19,14 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from gpumemnet.tracing.script.workers import Worker
+from gpumemnet.tracing.trace.doubts import UNREAD_TIMES, growth
 
 ALWAYS = 4
 """Batches that are always examined; if they are alike, the rest is assumed to be alike."""
 MOST = 200
-"""Batches that are examined if they differ."""
+"""Batches that are examined if they differ, and further ones while reading is fast."""
+CHEAP_S = 4.0
+"""Seconds within which all of a loader's batches are examined: lengths of a data set that is read fast."""
 LOOK_S = 20.0
 """Seconds that the examination may take."""
 REPORTED = 1.02
@@ -71,10 +74,11 @@ def pretended(settings: Any) -> None:
         if self in workers:
             batches = Worker(self, batches)  # type: ignore[assignment]
         if self not in largest:
-            seen = Looked(batches)
+            seen = Looked(batches, count_of(self))
             largest[self] = seen
             settings.differ = settings.differ or bool(seen.largest)
             settings.ratio = max(settings.ratio, seen.ratio)
+            settings.growth = max(settings.growth, seen.growth)
             return _Batches(batches, seen.in_place, seen, settings)
         return _Batches(batches, largest[self].largest, largest[self], settings)
 
@@ -89,20 +93,22 @@ class Looked:
         in_place: Batches to return in place of the examined ones.
         largest: The largest of them, if they differ.
         ratio: Size of the largest divided by that of the smallest.
+        growth: Share by which one that was not read may exceed the largest.
         sentence: Warning once the largest was trained on; "" if batches are alike.
         missed: Warning if the largest was never trained on.
     """
 
-    def __init__(self, batches: Iterator[Any]) -> None:
+    def __init__(self, batches: Iterator[Any], count: int | None = None) -> None:
         """Read and examine the batches.
 
         Args:
             batches: The loader's iterator.
+            count: Number of its batches; None if unknown.
         """
         began = time.monotonic()
         first, sizes = [], []
         self.largest: list[Any] = []
-        self.ratio = 1.0
+        self.ratio, self.growth = 1.0, 0.0
         self.sentence = self.missed = ""
         for batch in _for(LOOK_S, islice(batches, ALWAYS), began):
             first.append(batch)
@@ -114,7 +120,7 @@ class Looked:
         middle = order[len(order) // 2]
         smallest = largest = (sizes[middle][1], first[middle])
         samples = _samples(sizes[middle][0])
-        rest = _for(LOOK_S, islice(batches, MOST - ALWAYS), began)
+        rest = Reading(batches, began)
         for n, batch in enumerate(chain(first, rest)):
             if n == len(sizes):
                 sizes.append(size_of(batch))
@@ -130,9 +136,48 @@ class Looked:
         usual = max(counts[len(counts) // 2], 1)
         self.ratio = most / max(counts[0], 1)
         if most > REPORTED * usual:
-            of, times = f"the largest of the first {len(sizes)}", f"{most / usual:.2f} times the middle one"
-            self.sentence = f"{DIFFER}: {of} is counted, {times}; a larger one takes more"
+            unread = 0.0 if rest.ended else UNREAD_TIMES if count is None else count / len(sizes) - 1
+            self.growth = growth(counts, unread)
+            of = f"the largest of {'all' if unread <= 0 else 'the first'} {len(sizes)}"
+            times = f"{most / usual:.2f} times the middle one"
+            self.sentence = f"{DIFFER}: {of} is counted, {times}{assumed(self.growth)}"
             self.missed = f"{DIFFER}: {of}, {times}, is not counted, as {ENDED}"
+
+
+class Reading:
+    """A loader's further batches, within the limits; `ended` is true once there are no more."""
+
+    def __init__(self, batches: Iterator[Any], began: float) -> None:
+        self._batches, self._began, self.ended = batches, began, False
+
+    def __iter__(self) -> Iterator[Any]:
+        for count, batch in enumerate(self._batches, ALWAYS + 1):
+            yield batch
+            took_s = time.monotonic() - self._began
+            if took_s > LOOK_S or (count >= MOST and took_s > CHEAP_S):
+                return
+        self.ended = True
+
+
+def assumed(share: float) -> str:
+    """Return the end of a sentence on sizes: what the bound assumes of those that were not seen.
+
+    Args:
+        share: As from `growth`.
+    """
+    return f"; the bound assumes at most {1 + share:.2f} times that in the others" if share else ""
+
+
+def count_of(loader: Any) -> int | None:
+    """Return the number of a loader's batches; None if it does not tell.
+
+    Args:
+        loader: The script's.
+    """
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError):
+        return None
 
 
 def _samples(shapes: Sequence[Sequence[int]]) -> int:

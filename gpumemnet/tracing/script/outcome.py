@@ -22,6 +22,7 @@ from gpumemnet.tracing.script.seen import Seen, users
 from gpumemnet.tracing.trace import course as courses
 from gpumemnet.tracing.trace import memory_of
 from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
+from gpumemnet.tracing.trace.doubts import widened
 from gpumemnet.tracing.trace.recording.recorder import Recorder
 from gpumemnet.tracing.trace.session import Trace, family_of, is_recurrent
 from gpumemnet.training import TrainingSetup
@@ -52,7 +53,7 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         pool_of=recorder.pool_of,
         parameters=count,
         family=family_of(model),
-        warnings=tuple(recorder.assumptions.warnings),
+        warnings=recorder.assumptions.sentences(),
         recurrent=is_recurrent(model),
         cudnn_benchmark=torch.backends.cudnn.benchmark,
     )
@@ -72,15 +73,22 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         seq_len=seen.tokens,
         nccl_alone=seen.settings.nccl_alone,
     )
+    fixed = profile.parameter_bytes + profile.gradient_bytes + profile.optimizer_bytes
+    further, notes = widened(
+        recorder.assumptions.guards.kinds | seen.settings.kinds,
+        reserved_bytes=profile.reserved_bytes,
+        growing_bytes=max(profile.reserved_bytes - fixed, 0),
+        growing=seen.growth,
+    )
     return SavedProfile(
-        profiles=(profile,),
+        profiles=(profile._replace(doubt_bytes=further),),
         batch_size=seen.batch_size,
         shards=seen.settings.gpus if sharded.is_sharded(model) else 1,
         model=type(users(model)).__name__,
         inputs=tuple(map(make.written, seen.inputs)),
         command=tuple(shlex.split(os.environ.get(COMMAND, ""))),
         versions=make.versions(),
-        warnings=trace.warnings,
+        warnings=(*trace.warnings, *notes),
     )
 
 

@@ -35,7 +35,9 @@ class Settings:
         gpus: Number of ranks of its process group.
         nccl_alone: Whether that group has a single rank and uses NCCL.
         differ: Whether its batches differ in size.
+        growth: Share by which a batch not read may exceed the largest that was.
         ratio: Largest batch size divided by the smallest, for the loader whose batches differ most.
+        kinds: Kinds of doubt about the memory (`doubts.py`).
         missed: Warnings if the script ends before its largest batches.
         came: Replacement of each of those warnings once a backward pass follows.
     """
@@ -46,7 +48,9 @@ class Settings:
     gpus: int = 1
     nccl_alone: bool = False
     differ: bool = False
+    growth: float = 0.0
     ratio: float = 1.0
+    kinds: set[str] = field(default_factory=set)
     missed: dict[str, None] = field(default_factory=dict)
     came: dict[str, str] = field(default_factory=dict)
 

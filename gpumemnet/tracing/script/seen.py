@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
-from gpumemnet.tracing.script.loaders import REPORTED, tensors_in
+from gpumemnet.tracing.script.loaders import REPORTED, assumed, tensors_in
 from gpumemnet.tracing.script.pretend import Settings
 from gpumemnet.tracing.script.rounds import Rounds
+from gpumemnet.tracing.trace.doubts import UNREAD_TIMES, growth
 from gpumemnet.tracing.trace.inputs import InputSpec
 
 
@@ -72,18 +73,31 @@ class Seen:
 
         Steps of alternating optimizers differ in any case.
         """
-        if len(self.rounds.optimizers) > 1:
-            return ""
-        steps = [sizes for step, sizes in self._most.items() if step < self.rounds.made]
-        if self.settings.differ:  # the loader's batches do, of which its own sentence reports
-            steps = [(sum(sizes),) for sizes in steps]
-        ratio = max((max(sizes) / max(min(sizes), 1) for sizes in zip(*steps)), default=1.0)
+        steps, ratio = self._steps(), self._ratio()
         if ratio <= REPORTED * self.settings.ratio:
             return ""
         return (
             f"the script makes inputs of other sizes in other steps ({ratio:.2f} times within the first {len(steps)}): "
-            "the largest of these is counted; a larger one takes more"
+            f"the largest of these is counted{assumed(self.growth)}"
         )
+
+    @property
+    def growth(self) -> float:
+        """Return the share by which inputs of later steps may exceed the largest that were counted."""
+        if self._ratio() <= REPORTED * self.settings.ratio:
+            return self.settings.growth
+        return max(self.settings.growth, *(growth(sizes, UNREAD_TIMES) for sizes in zip(*self._steps())))
+
+    def _steps(self) -> list[tuple[int, ...]]:
+        """Return the sizes of each complete step's inputs, in order; empty for alternating optimizers."""
+        if len(self.rounds.optimizers) > 1:
+            return []
+        steps = [sizes for step, sizes in self._most.items() if step < self.rounds.made]
+        # If the loader's batches differ, its own sentence reports that.
+        return [(sum(sizes),) for sizes in steps] if self.settings.differ else steps
+
+    def _ratio(self) -> float:
+        return max((max(sizes) / max(min(sizes), 1) for sizes in zip(*self._steps())), default=1.0)
 
     def trained(self) -> list[Tensor]:
         """Return the parameters of all optimizers."""

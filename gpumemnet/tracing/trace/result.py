@@ -113,7 +113,7 @@ def margin_bytes(reserved_bytes: int, convolution_bytes: int, *, benchmark: bool
 
 
 def quantile_bytes(
-    reserved_bytes: int, convolution_bytes: int, *, benchmark: bool = False
+    reserved_bytes: int, convolution_bytes: int, *, benchmark: bool = False, further_bytes: int = 0
 ) -> tuple[tuple[float, int], ...]:
     """Return the margin above the estimate for each share of jobs, up to the bound's share.
 
@@ -121,10 +121,12 @@ def quantile_bytes(
         reserved_bytes: As for `margin_bytes`.
         convolution_bytes: Likewise.
         benchmark: Likewise.
+        further_bytes: Added at the bound's share for kinds of doubt (`doubts.py`), and in proportion below.
     """
     doubt = doubt_bytes(reserved_bytes, convolution_bytes)
     factors = BENCHMARK_FACTORS if benchmark else QUANTILE_FACTORS
-    return tuple((share, int(factor * doubt)) for share, factor in factors)
+    most = factors[-1][1]
+    return tuple((share, int(factor * doubt + factor / most * further_bytes)) for share, factor in factors)
 
 
 def doubt_bytes(reserved_bytes: int, convolution_bytes: int) -> int:

@@ -135,7 +135,7 @@ def record(
         workspaces=recorder.workspaces,
         parameters=sum(p.numel() for p in target.model.parameters()),
         family=family,
-        warnings=tuple(recorder.assumptions.warnings),
+        warnings=recorder.assumptions.sentences(),
         recurrent=is_recurrent(target.model),
         cudnn_benchmark=torch.backends.cudnn.benchmark,
     )

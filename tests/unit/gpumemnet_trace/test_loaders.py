@@ -86,8 +86,9 @@ def test_batches_that_are_alike_come_as_they_are_and_no_more_of_them_are_read(
 
 
 def test_of_those_that_differ_the_smallest_comes_then_an_ordinary_one_then_the_largest(
-    said: Settings,
+    said: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loaders, "CHEAP_S", 0.0)  # reading is slow
     loader = of_lengths([5, 7, 5, 6, 9, 5, *[4] * 300])
     found = lengths_of(loader)
     assert found == [4, 6] + [9] * (loaders.MOST - 2) + [4] * 106, "as many as ever"
@@ -97,7 +98,22 @@ def test_of_those_that_differ_the_smallest_comes_then_an_ordinary_one_then_the_l
     said.passed()
     (reported,) = said.warn
     assert "largest of the first 200 is counted, 2.25 times the middle one" in reported
+    assert f"the bound assumes at most {1 + said.growth:.2f} times that in the others" in reported
+    assert 0.03 < said.growth < 0.06, "106 of 306 batches were not read"
     assert not said.missed and said.ratio == 9 / 4
+
+
+def test_where_reading_is_fast_all_lengths_are_read_and_nothing_is_assumed_of_others(said: Settings) -> None:
+    loader = of_lengths([*[4] * 400, 5, 9])
+    first = iter(loader)
+    assert [len(next(first)) for _ in range(3)][2] != 9, (
+        "the first four are alike, and the rest is taken to be"
+    )
+    loader = of_lengths([5, *[4] * 400, 9])
+    assert max(lengths_of(loader)[:3]) == 9
+    said.passed()
+    assert any("largest of all 402 is counted" in each for each in said.warn)
+    assert said.growth == 0.0
 
 
 def test_of_a_largest_one_that_never_came_it_is_not_said_that_it_is_counted(said: Settings) -> None:
@@ -206,6 +222,6 @@ def test_texts_padded_in_each_batch_are_traced_at_the_longest(tmp_path: Path) ->
     assert growing.inputs == alike.inputs == ("8x431:int64",)
     assert growing.profiles[0].seq_len == 431
     assert longest <= estimate <= 1.1 * longest
-    assert "largest of the first 50 is counted" in growing.warnings[0] and not alike.warnings
+    assert "largest of all 50 is counted" in growing.warnings[0] and not alike.warnings
     short, less = traced("32 + k", steps=2)
     assert "is not counted, as the script ended before that step" in short.warnings[0] and less < estimate

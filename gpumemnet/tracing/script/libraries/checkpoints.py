@@ -71,17 +71,31 @@ class _Locations:
     Args:
         wanted: The script's `map_location`.
 
-    Attributes:
-        elsewhere: Whether the script wants one on another device.
     """
 
     def __init__(self, wanted: Any) -> None:
-        self._wanted, self.elsewhere = wanted, False
+        self._wanted = wanted
+        self._elsewhere: dict[int, Any] = {}
 
     def __call__(self, storage: Any, location: str) -> Any:
         """Return a storage as it was read, on the CPU."""
-        self.elsewhere = self.elsewhere or not self._of(storage, location).startswith("cpu")
+        if not self._of(storage, location).startswith("cpu"):
+            self._elsewhere[id(storage)] = storage
         return storage
+
+    def rebuilding(self, rebuild: Any) -> Any:
+        """Return a function that makes a tensor of a storage, on the GPU if the script wants it there.
+
+        Args:
+            rebuild: PyTorch's.
+        """
+
+        def rebuilt(storage: Any, *args: Any) -> Any:
+            tensor = rebuild(storage, *args)
+            inner = getattr(storage, "_untyped_storage", storage)
+            return tensor.to(CUDA) if id(inner) in self._elsewhere else tensor
+
+        return rebuilt
 
     def _of(self, storage: Any, location: str) -> str:
         if _named(self._wanted):
@@ -96,7 +110,7 @@ class _Locations:
 
 
 def _loaded(load: Any, f: Any, wanted: Any, args: Any, kwargs: Any) -> Any:
-    """Load with values if all of it stays on the CPU; else without them to the GPU, as PyTorch loads in a fake mode.
+    """Load with values what stays on the CPU, and without them what goes to the GPU.
 
     Args:
         load: PyTorch's function.
@@ -109,19 +123,14 @@ def _loaded(load: Any, f: Any, wanted: Any, args: Any, kwargs: Any) -> Any:
         return load(f, wanted, *args, **kwargs)
     if _named(wanted) and not str(wanted).startswith("cpu"):
         return _to_gpu(load, f, args, kwargs)
-    start = f.tell() if hasattr(f, "tell") else None
     locations = _Locations(wanted)
     with ExitStack() as stack:
         for name in ("detect_fake_mode", "active_fake_mode"):
             if hasattr(torch._guards, name):
                 stack.enter_context(replaced(torch._guards, name, lambda *_: None))
-        loaded = load(f, locations, *args, **{**kwargs, **_mapped(f)})
-    if not locations.elsewhere:
-        return loaded
-    del loaded
-    if start is not None:
-        f.seek(start)
-    return _to_gpu(load, f, args, kwargs)
+        rebuild = locations.rebuilding(torch._utils._rebuild_tensor)
+        stack.enter_context(replaced(torch._utils, "_rebuild_tensor", rebuild))
+        return load(f, locations, *args, **{**kwargs, **_mapped(f)})
 
 
 def _to_gpu(load: Any, f: Any, args: Any, kwargs: Any) -> Any:

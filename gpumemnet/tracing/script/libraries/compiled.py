@@ -61,6 +61,7 @@ def stand_in(settings: Settings) -> Callable[..., Any]:
             settings.warn[LEFT_OUT] = None
             if mode in _TAKE_MORE or options:
                 settings.warn[NOT_COUNTED] = None
+                settings.kinds.add("compiled")
 
         def left_as_it_is(each: Any) -> Any:
             if isinstance(each, nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -12,11 +11,10 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from gpumemnet.tracing.trace.cuda import packed
 from gpumemnet.tracing.trace.cuda.older import tree_leaves
-from gpumemnet.tracing.trace.recording import guards, masks
+from gpumemnet.tracing.trace.recording import masks
+from gpumemnet.tracing.trace.recording.guards import Guards
 
 aten = torch.ops.aten
-PLACES = 4
-"""Most places of checks that a warning names."""
 _IN_PLACE = ("aten::_fused_", "aten::_foreach_")
 
 
@@ -26,12 +24,27 @@ class Assumptions:
     Attributes:
         warnings: One sentence for each kind of answer that can change the memory.
         stepping: Whether an optimizer is making a step.
+        guards: Answers for branches, whose warnings it holds.
     """
 
     def __init__(self) -> None:
         self.warnings: dict[str, None] = {}
         self.stepping = False
-        self._passed: dict[bool, dict[str, None]] = {}
+        self.guards = Guards()
+
+    def enter(self, phase: str) -> None:
+        """Begin a phase of the step.
+
+        Args:
+            phase: Its name.
+        """
+        self.stepping = phase == "optimizer"
+        if self.stepping:
+            self.guards.stepped()
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return all warnings."""
+        return (*self.warnings, *self.guards.warnings())
 
     def answer(self, func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:
         """Return (result,) if the operator cannot run on fake tensors, else None.
@@ -62,41 +75,29 @@ class Assumptions:
         if not isinstance(tensor, FakeTensor) or tensor.constant is not None:
             return None
         if masks.nothing(tensor):
-            return (False,)
+            return (self.guards.truth(likely=False),)
         known = packed.value_of(tensor)
         if known is not None:
             return (known,)
         if tensor.dtype == torch.bool:
-            return (self._truth(),)
+            return (self.guards.truth(),)
         if tensor.is_floating_point():
             # On the GPU: no gradient overflowed. On the CPU, or where read: an optimizer has made its first step.
-            return (0.0 if tensor.fake_device.type == "cuda" and not self.stepping else 1.0,)
-        self.warnings["an integer read from a tensor was taken as 1"] = None
-        return (1,)
+            default = 0.0 if tensor.fake_device.type == "cuda" and not self.stepping else 1.0
+            return (self.guards.number(default)[0],)
+        number, tested = self.guards.number(1)
+        if not tested:
+            self.warnings["an integer read from a tensor was taken as 1"] = None
+        return (number,)
 
     def _pack(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         self.warnings[packed.WARNING] = None
         return (packed.pack(args[0], args[2]),)
 
-    def _truth(self) -> bool:
-        """Return the value with which a check passes; true where no check asks for it."""
-        check = guards.passing()
-        value, place = check or (True, "")
-        places = self._passed.setdefault(value, {})
-        if not check:
-            self.warnings[_guess(value, ())] = None
-            return value
-        if places:
-            self.warnings.pop(_guess(value, places), None)
-        places[place] = None
-        self.warnings[_guess(value, places)] = None
-        return value
-
     def _equal(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         if not any(isinstance(each, FakeTensor) for each in args[:2]):
             return None
-        check = guards.passing()
-        return (check[0] if check else True,)
+        return (self.guards.truth(),)
 
     def _rand(self, args: Any, kwargs: Any) -> tuple[Any] | None:
         """Return 1 for a single random number, which may decide on dropping a layer (LayerDrop): so none is dropped."""
@@ -171,15 +172,6 @@ class Assumptions:
     def _all_chosen(self, n: int) -> int:
         self.warnings["a selection by mask or of unique values was taken to choose every element"] = None
         return n
-
-
-def _guess(value: bool, places: Collection[str]) -> str:
-    """Return the warning for a value that a branch was given, at checks in these places or at no check."""
-    text = f"a branch that depends on a tensor's values was taken as {str(value).lower()}"
-    if not places:
-        return text
-    more = f" and {len(places) - PLACES} more" if len(places) > PLACES else ""
-    return f"{text} at {', '.join(list(places)[:PLACES])}{more}, as the other way raises or skips"
 
 
 def _computed(func: Any, args: Any, kwargs: dict[str, Any]) -> tuple[Any] | None:

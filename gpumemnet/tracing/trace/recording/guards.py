@@ -1,37 +1,189 @@
-"""Choose the side of a branch on a tensor's values that neither raises nor skips the rest of a loop.
+"""Choose the side of a branch on a tensor's values, and end loops that depend on them.
 
-A script checks its values with `assert`, or with `if ...: raise`, `sys.exit()` or `continue`: in a run without faults
-these are passed. The source of the line that asks for the value says which answer does.
+A script checks its values with `assert`, or with `if ...: raise`, `sys.exit()`, `continue`, `break` or `return`: in a
+run without faults these are passed. The source of the line that asks for the value says which answer does. A `while`
+loop that ends on a value makes a few rounds. Whatever else asks again and again gets the other answer in the end: no
+loop is endless.
 """
 
 from __future__ import annotations
 
 import ast
-import linecache
 import os
 import sys
-from functools import cache
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from gpumemnet.tracing.trace.recording import lines
+
+ROUNDS = 2
+"""Rounds of a loop that ends on a value, after its first: what one round keeps for the next is live in the second."""
+MANY = 256
+"""Questions of one line between two optimizer steps, after which the answers alternate."""
+PLACES = 4
+"""Most places that a warning names."""
+_NUMBERS = (1, 0, -1, 1000)
 _TORCH = os.path.join(os.path.dirname(torch.__file__), "")
 _CHECKING = ("distributions", "nn", "optim")
 """Folders of PyTorch that check values themselves; its other files lie between such a line and the operator."""
 _TRACING = os.path.join("gpumemnet", "tracing", "")
-_EXITS = ("exit", "quit", "_exit", "abort")
 
 
-def passing() -> tuple[bool, str] | None:
-    """Return the value that passes the check of the line that asks for one, and its place; None for other lines."""
+@dataclass(frozen=True)
+class Asked:
+    """The line that asks for a tensor's value.
+
+    Attributes:
+        frame: Where it runs.
+        place: Its file and line.
+        passes: As `Lines.passes`; None if neither side fails.
+        stays: As `Lines.stays`; None if it ends no loop.
+        tested: Whether it is in a test.
+        compare: As `Lines.compared`.
+    """
+
+    frame: Any
+    place: str
+    passes: bool | None
+    stays: bool | None
+    tested: bool
+    compare: ast.Compare | None
+
+
+class Guards:
+    """Answers for values that a script asks for.
+
+    Attributes:
+        kinds: Kinds of doubt that the answers raise (`doubts.py`).
+    """
+
+    def __init__(self) -> None:
+        self.kinds: set[str] = set()
+        self._rounds: dict[tuple[int, str], dict[int, int]] = {}
+        self._asked: dict[str, int] = {}
+        self._guessed: dict[str, dict[str, None]] = {}
+
+    def stepped(self) -> None:
+        """Begin to count again: a loop that makes optimizer steps ends with the trace."""
+        self._rounds.clear()
+        self._asked.clear()
+
+    def truth(self, *, likely: bool | None = None) -> bool:
+        """Return the value of a condition.
+
+        Args:
+            likely: What the tensor's origin says of it, which counts unless a loop would not end; None if nothing.
+        """
+        asked = _asked()
+        if asked is None:
+            return likely is not False
+        turned = self._often(asked) % 2 == 1
+        if likely is not None and asked.stays is None:
+            return likely != turned
+        value = self._side(asked)
+        if value is None or turned:
+            value = (value is not False) != turned
+            self._note("branches", f"was taken as {str(value).lower()}", asked.place)
+        return value
+
+    def number(self, default: float) -> tuple[float, bool]:
+        """Return the value of a number, and whether a test asks for it, of which a sentence of its own reports.
+
+        Args:
+            default: Value where no test asks for it, or the test has no wanted side.
+        """
+        asked = _asked()
+        if asked is None or not asked.tested:
+            return default, False
+        often = self._often(asked)
+        wanted = self._side(asked)
+        found: float | None = None
+        if often:
+            found = _NUMBERS[often % len(_NUMBERS)]
+        elif wanted is not None:
+            compare = asked.compare
+            found = lines.number(compare, wanted, asked.frame) if compare else float(wanted)
+        if found is None:
+            self._note("branches", f"was taken with {default:g}", asked.place)
+            found = default
+        same = type(default)(found)
+        return (same if same == found else found), True
+
+    def warnings(self) -> list[str]:
+        """Return one sentence for each kind of answer, with the places that asked."""
+        return [
+            f"a branch that depends on a tensor's values {each}"
+            for each in map(_sentence, self._guessed.items())
+        ]
+
+    def _side(self, asked: Asked) -> bool | None:
+        """Return the side of a branch that goes on; None if both do."""
+        if asked.stays is not None:
+            return self._stays(asked, asked.stays)
+        if asked.passes is not None:
+            self._note("", f"was taken as {str(asked.passes).lower()}", asked.place)
+        return asked.passes
+
+    def _stays(self, asked: Asked, stays: bool) -> bool:
+        """Return the value with which a loop goes on, and after some rounds the one with which it ends."""
+        loop = (id(asked.frame), asked.place)
+        made = self._rounds.setdefault(
+            loop, {}
+        )  # by instruction: a test is compiled before and after the loop
+        at = asked.frame.f_lasti
+        made[at] = made.get(at, 0) + 1
+        self._note("loops", "ended a loop after a few rounds", asked.place)
+        if made[at] <= ROUNDS:
+            return stays
+        del self._rounds[loop]
+        return not stays
+
+    def _often(self, asked: Asked) -> int:
+        """Return how often a line asked beyond MANY times since the last optimizer step."""
+        self._asked[asked.place] = self._asked.get(asked.place, 0) + 1
+        often = max(self._asked[asked.place] - MANY, 0)
+        if often:
+            self._note("loops", "alternated after many rounds", asked.place)
+        return often
+
+    def _note(self, kind: str, answer: str, place: str) -> None:
+        if kind:
+            self.kinds.add(kind)
+        else:
+            answer += _FAILS
+        self._guessed.setdefault(answer, {})[place] = None
+
+
+_FAILS = "\0"
+
+
+def _sentence(guess: tuple[str, Collection[str]]) -> str:
+    answer, places = guess
+    more = f" and {len(places) - PLACES} more" if len(places) > PLACES else ""
+    end = ", as the other way raises or skips" if answer.endswith(_FAILS) else ""
+    return f"{answer.rstrip(_FAILS)} at {', '.join(list(places)[:PLACES])}{more}{end}"
+
+
+def _asked() -> Asked | None:
+    """Return the line that asks for a value; None if no line of a script or library does."""
     frame: Any = sys._getframe(1)
     while frame is not None and _between(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
         return None
     file, line = frame.f_code.co_filename, frame.f_lineno
-    value = _checks(file).get(line)
-    return None if value is None else (value, f"{_short(file)}:{line}")
+    found = lines.of_file(file)
+    return Asked(
+        frame=frame,
+        place=f"{_short(file)}:{line}",
+        passes=found.passes.get(line),
+        stays=found.stays.get(line),
+        tested=line in found.compared,
+        compare=found.compared.get(line),
+    )
 
 
 def _between(file: str) -> bool:
@@ -42,50 +194,3 @@ def _between(file: str) -> bool:
 def _short(file: str) -> str:
     inside = os.path.join(os.getcwd(), "")
     return file[len(inside) :] if file.startswith(inside) else os.path.basename(file)
-
-
-@cache
-def _checks(file: str) -> dict[int, bool]:
-    """Return the value that passes the check in each line of a file that has one."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):
-        return {}
-    found: dict[int, bool] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assert):
-            _note(node.test, True, found)
-        elif isinstance(node, ast.If) and _fails(node.body) != _fails(node.orelse):
-            _note(node.test, _fails(node.orelse), found)
-    return found
-
-
-def _note(test: ast.expr, wanted: bool, found: dict[int, bool]) -> None:
-    """Record the wanted value of each operand of a test, but none for a line whose operands differ in it."""
-    values: dict[int, set[bool]] = {}
-
-    def walk(part: ast.expr, value: bool) -> None:
-        if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
-            walk(part.operand, not value)
-        elif isinstance(part, ast.BoolOp):
-            for operand in part.values:
-                walk(operand, value)
-        else:
-            for line in range(part.lineno, (part.end_lineno or part.lineno) + 1):
-                values.setdefault(line, set()).add(value)
-
-    walk(test, wanted)
-    found.update({line: each.pop() for line, each in values.items() if len(each) == 1})
-
-
-def _fails(body: list[ast.stmt]) -> bool:
-    """Return whether statements lead straight to an exception, to the script's end or to a loop's next round."""
-    if not body or not all(isinstance(each, (ast.Expr, ast.Assign)) for each in body[:-1]):
-        return False
-    last = body[-1]
-    if isinstance(last, (ast.Raise, ast.Continue)):
-        return True
-    if not isinstance(last, ast.Expr) or not isinstance(last.value, ast.Call):
-        return False
-    called = last.value.func
-    return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) in _EXITS

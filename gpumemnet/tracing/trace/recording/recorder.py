@@ -110,7 +110,8 @@ class Recorder(TorchDispatchMode):
         """Begin a phase."""
         if POLLED:
             self._sweep()
-        self.phase, self.assumptions.stepping = phase, phase == "optimizer"
+        self.phase = phase
+        self.assumptions.enter(phase)
         self.phase_starts.append((len(self.events), phase))
 
     def finish(self) -> None:

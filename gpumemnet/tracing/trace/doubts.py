@@ -1,0 +1,98 @@
+"""What widens a trace's bound, by kind of doubt, in one table; `--explain` shows the sentences of those that applied.
+
+cuDNN's benchmark flag has quantiles of its own (`result.py: BENCHMARK_FACTORS`). Left out is what takes less than is
+counted: a compiled step (18 to 20 % less, docs/measurements/2026-11-scripts.md), and a selection by mask, where every
+element counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from gpumemnet.records import frozen
+from gpumemnet.units import to_mib_nearest
+
+UNREAD_TIMES = 10.0
+"""Batches not seen per batch seen, where a script or a stream does not tell how many follow. Assumed."""
+MOST_GROWTH = 1.0
+"""Largest further growth of the inputs that the bound covers: twice the largest that was counted. Assumed."""
+_NOTE = "the bound is {} MiB higher for {}"
+
+
+@frozen
+class Kind:
+    """One kind of doubt.
+
+    Attributes:
+        share: Share of the reserved memory by which the bound rises.
+        words: Words that follow "the bound is N MiB higher for".
+        source: The measurement behind the share, or that it is assumed.
+    """
+
+    share: float
+    words: str
+    source: str
+
+
+KINDS = {
+    "branches": Kind(
+        share=0.09,
+        words="branches whose side was guessed",
+        source="assumed: as wide as the widest measured kind, cuDNN's benchmark flag (-8 to +9 %, 30 settings, H100)",
+    ),
+    "loops": Kind(
+        share=0.09,
+        words="loops whose number of rounds was guessed",
+        source="assumed: as for branches",
+    ),
+    "compiled": Kind(
+        share=0.09,
+        words="the memory pools and trials of torch.compile's mode",
+        source="assumed: as for branches",
+    ),
+}
+LENGTHS = "inputs of changing size"
+
+
+def growth(sizes: Sequence[int], unread_times: float) -> float:
+    """Return the share by which a size that was not seen may exceed the largest that was.
+
+    With exponential tails the largest of n sizes lies ln n scales above the common ones, and that of `unread_times`
+    as many a further ln(1 + unread_times).
+
+    Args:
+        sizes: Elements of each batch or step that was seen.
+        unread_times: Number of those not seen, divided by the number seen; 0 if all were seen.
+    """
+    largest = max(sizes, default=0)
+    if len(sizes) < 2 or not largest or unread_times <= 0:
+        return 0.0
+    # Few steps say nothing of what is common: then the smallest counts.
+    common = sorted(sizes)[len(sizes) // 2] if len(sizes) >= _MANY else min(sizes)
+    scales = (largest - common) / largest / math.log(len(sizes))
+    return min(scales * math.log1p(unread_times), MOST_GROWTH)
+
+
+_MANY = 20
+"""Sizes from which on their median says what is common."""
+
+
+def widened(
+    kinds: Iterable[str], *, reserved_bytes: int, growing_bytes: int, growing: float
+) -> tuple[int, tuple[str, ...]]:
+    """Return the bytes by which the bound rises, and one sentence for each kind that applies.
+
+    Args:
+        kinds: Names in KINDS.
+        reserved_bytes: The allocator's peak.
+        growing_bytes: Of these, what grows with the inputs.
+        growing: As from `growth`.
+    """
+    parts = [
+        (KINDS[name].words, int(KINDS[name].share * reserved_bytes)) for name in KINDS if name in set(kinds)
+    ]
+    if growing:
+        parts.append((LENGTHS, int(growing * growing_bytes)))
+    notes = tuple(_NOTE.format(to_mib_nearest(extra), words) for words, extra in parts)
+    return sum(extra for _, extra in parts), notes
