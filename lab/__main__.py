@@ -9,10 +9,10 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import NamedTemporaryFile, TemporaryDirectory
 
 from lab.cluster import Cluster
 from lab.daemons import LabError
@@ -231,8 +231,8 @@ def _demo(cluster: Cluster, options: argparse.Namespace) -> int:
 def _unit(cluster: Cluster, options: argparse.Namespace) -> int:
     install_package(CHECKOUT, cluster.place.venv, environment=os.environ)
     with _scratch() as scratch:
-        argv = [*_pytest(cluster), *AT_ONCE, "-m", "not slow", *scratch, "tests/unit", *options.pytest]
-        return _show(argv)
+        quick = [*AT_ONCE, "-m", "not slow", "--hypothesis-profile=quick", *scratch]
+        return _show([*_pytest(cluster), *quick, "tests/unit", *options.pytest])
 
 
 @contextmanager
@@ -249,13 +249,35 @@ def _scratch() -> Iterator[list[str]]:
 def _test(cluster: Cluster, options: argparse.Namespace) -> int:
     _setup(cluster, options)
     pytest = _pytest(cluster)
-    failed = _show(
-        [*pytest, *AT_ONCE, "-m", "not gpu", "tests/unit", "tests/lua", "tests/flow", *options.pytest]
-    )
+    computing = [*AT_ONCE, "-m", "not gpu", "tests/unit", "tests/lua", "tests/flow"]
     if (reason := why_no_slurm()) is not None:
         print(f"not run: tests/cluster, {reason}")
-        return failed
-    return _show([*pytest, "-m", "cluster and not slow", *QUICK_CLUSTER, *options.pytest]) or failed
+        return _show([*pytest, *computing, *options.pytest])
+    waiting = [*pytest, "-m", "cluster and not slow", *QUICK_CLUSTER, *options.pytest]
+    if not (apart := _apart()):
+        return _show([*pytest, *computing, *options.pytest]) | _show(waiting)
+    with NamedTemporaryFile("w+") as output:
+        kept = ["sh", "-c", 'exec "$@" >"$0" 2>&1', output.name, *apart, *waiting]
+        on_slurm = os.spawnv(os.P_NOWAIT, "/bin/sh", kept)
+        try:
+            failed = _show([*pytest, *computing, *options.pytest])
+        except SystemExit:
+            os.kill(on_slurm, signal.SIGTERM)
+            raise
+        print("$", shlex.join(waiting), "(meanwhile)", flush=True)
+        failed |= os.waitstatus_to_exitcode(os.waitpid(on_slurm, 0)[1])
+        print(output.read(), end="")
+    return failed
+
+
+def _apart() -> list[str]:
+    """Return a prefix for a command with processes of its own, since hooks look at all of a node; empty if refused."""
+    for propagation in ("slave", "unchanged"):  # the second in a chroot, whose root is no mount
+        unshare = ["unshare", "--mount", "--propagation", propagation, "--pid", "--fork", "--kill-child"]
+        with suppress(CommandError):
+            run([*unshare, "true"], timeout_s=10)
+            return [*unshare, "--mount-proc"]
+    return []
 
 
 def _pytest(cluster: Cluster) -> list[str]:

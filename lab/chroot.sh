@@ -68,7 +68,7 @@ exec unshare --mount --pid --uts --ipc --fork --kill-child --propagation private
     mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"; ln -s pts/ptmx "$root/dev/ptmx"
     ln -s /proc/self/fd "$root/dev/fd"
     mount -t tmpfs tmpfs "$root/dev/shm"; mount -t tmpfs tmpfs "$root/run"; mkdir -p "$root/run/lock"
-    pass=$(env | grep -E "^(https?_proxy|no_proxy|HTTPS?_PROXY|NO_PROXY|PIP_[A-Z_]*|RAD_FAULTS[A-Z_]*|CI|TERM)=" || true)
+    pass=$(env | grep -E "^(https?_proxy|no_proxy|HTTPS?_PROXY|NO_PROXY|PIP_[A-Z_]*|RAD_FAULTS[A-Z_]*|RAD_TIME_FACTOR|CI|TERM)=" || true)
     mapfile -t variables <<<"$pass"
     exec chroot "$root" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 \
         PIP_CERT=/etc/ssl/certs/ca-certificates.crt ${pass:+"${variables[@]}"} \

@@ -18,6 +18,7 @@ sys.path.append(str(CHECKOUT))
 
 # How fast an example is depends on what else the machine does; limits of time have tests of their own.
 settings.register_profile("rad", deadline=None)
+settings.register_profile("quick", deadline=None, max_examples=20)  # for `make unit`; all else takes 100
 settings.load_profile("rad")
 
 

@@ -17,6 +17,7 @@ from slurm_plugin.core.process.identity import started_ticks
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.state import read_state
+from tests.timing import within
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,12 +42,12 @@ class Setup:
         (self.tools / "commands").touch()
         (self.tools / "commands").chmod(0o666)
         self.run = folder / "r"
-        self.budget_s = 20.0  # a busy machine takes long to start the stand-in
+        self.budget_s, self.answer_s = 20.0, within(5.0)  # a busy machine takes long to start the stand-in
         self.mps = self.again()
 
     def again(self) -> Mps:
         """Return what the next hook starts with."""
-        return Mps(self.run, control=str(self.control), start_budget_s=self.budget_s)
+        return Mps(self.run, control=str(self.control), start_budget_s=self.budget_s, answer_s=self.answer_s)
 
     def acquire(
         self,
@@ -92,7 +93,7 @@ def made() -> Iterator[Setup]:
 
 
 def eventually(condition: Callable[[], bool]) -> None:
-    end_s = time.monotonic() + 5.0
+    end_s = time.monotonic() + within(5.0)
     while not condition():
         assert time.monotonic() < end_s
         time.sleep(0.01)

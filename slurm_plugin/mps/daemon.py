@@ -18,7 +18,7 @@ LOG = "daemon.log"
 """Output of daemon and server; with `-f` that is their whole log. mps/log.py reads it and keeps it short."""
 
 _POLL_S = 0.02
-_ANSWER_S = 2.0
+ANSWER_S = 2.0
 """At most, for one query; a daemon that takes longer hangs."""
 _LONGEST_SOCKET_PATH = 107  # unix(7): sun_path holds 108 bytes, a closing zero among them
 _LONGEST_SOCKET_NAME = "/control_privileged"
@@ -37,6 +37,7 @@ class Daemon:
         user_id: The one user that it serves by its key; None for a server that several may share.
         control: The control program, by name or absolute path.
         clock: Time.
+        answer_s: Seconds that the control program may take for one command.
     """
 
     place: Path
@@ -44,6 +45,7 @@ class Daemon:
     user_id: int | None
     control: str
     clock: Clock
+    answer_s: float = ANSWER_S
 
     @property
     def pipe(self) -> Path:
@@ -106,7 +108,7 @@ class Daemon:
         try:
             return run(
                 [self.control],
-                timeout_s=max(_POLL_S, min(_ANSWER_S, deadline.remaining_s())),
+                timeout_s=max(_POLL_S, min(self.answer_s, deadline.remaining_s())),
                 env=self._environment(),
                 stdin=f"{command}\n",
             )

@@ -13,7 +13,7 @@ from slurm_plugin.core.placement.servers import is_server_key, is_shared, user_o
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.units import to_mib_up
 from slurm_plugin.mps.access import admit
-from slurm_plugin.mps.daemon import LOG, Daemon
+from slurm_plugin.mps.daemon import ANSWER_S, LOG, Daemon
 from slurm_plugin.mps.quarantine import caused_lately
 from slurm_plugin.mps.state import State, locked, read_state, write_state
 
@@ -46,6 +46,7 @@ class Mps:
         clock: Clock | None = None,
         control: str = CONTROL,
         start_budget_s: float = START_BUDGET_S,
+        answer_s: float = ANSWER_S,
     ) -> None:
         """Prepare; nothing is started yet.
 
@@ -54,11 +55,12 @@ class Mps:
             clock: Time, for deadlines.
             control: The control program, by name or absolute path.
             start_budget_s: How long `acquire` may take in total.
+            answer_s: How long the control program may take for one command.
         """
         self._run, self._folder = run_folder, run_folder / "mps"
         self._clock = clock or SystemClock()
         self._control = control
-        self._start_budget_s = start_budget_s
+        self._start_budget_s, self._answer_s = start_budget_s, answer_s
 
     @property
     def folder(self) -> Path:
@@ -307,5 +309,6 @@ class Mps:
             gpu=place.parent.name,
             user_id=user_of(place.name),
             control=self._control,
+            answer_s=self._answer_s,
             clock=self._clock,
         )

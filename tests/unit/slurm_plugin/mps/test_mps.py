@@ -17,6 +17,7 @@ from mps_setup import GPU, OTHER_GPU, Setup, as_user, eventually, made, pytestma
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps import Mps
+from slurm_plugin.mps.daemon import ANSWER_S
 from slurm_plugin.mps.node import START_BUDGET_S
 from slurm_plugin.mps.state import read_state, write_state
 from tests.timing import within
@@ -233,6 +234,7 @@ def test_a_hanging_daemon_is_given_up_in_time(setup: Setup):
 
 def test_a_daemon_that_hangs_is_replaced_if_no_job_is_on_it(setup: Setup):
     setup.acquire(1)
+    setup.answer_s = ANSWER_S
     daemon, _ = setup.pids(setup.place())
     os.kill(daemon, signal.SIGSTOP)
     setup.acquire(1)
@@ -242,6 +244,7 @@ def test_a_daemon_that_hangs_is_replaced_if_no_job_is_on_it(setup: Setup):
 
 def test_a_daemon_that_hangs_is_left_to_the_jobs_on_it(setup: Setup):
     setup.acquire(1)
+    setup.answer_s = ANSWER_S
     pids = setup.pids(setup.place())
     os.kill(pids[0], signal.SIGSTOP)
     with pytest.raises(MpsError, match="would end the jobs on it"):
