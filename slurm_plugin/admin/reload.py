@@ -19,7 +19,7 @@ def reload_units(config: Path) -> tuple[list[str], bool]:
         ConfigError: rad.toml is invalid; no daemon was notified.
     """
     load_config(config)
-    lines, good = [], True
+    lines, good, reached = [], True, 0
     for unit in UNITS:
         try:
             run(["systemctl", "is-active", "--quiet", unit], timeout_s=_COMMAND_S)
@@ -28,10 +28,13 @@ def reload_units(config: Path) -> tuple[list[str], bool]:
                 f"{unit}: not running under systemd here; if it runs without systemd, send it SIGHUP"
             )
             continue
+        reached += 1
         try:
             run(["systemctl", "reload", unit], timeout_s=_COMMAND_S)
             lines.append(f"{unit}: signalled; for the result see: journalctl -u {unit}")
         except CommandError as exc:
             lines.append(f"{unit}: {exc}")
             good = False
-    return lines, good
+    if not reached:
+        lines.append("nothing was reloaded")
+    return lines, good and reached > 0

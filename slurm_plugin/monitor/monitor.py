@@ -74,6 +74,7 @@ class Monitor:
         guard: Watcher | None = None,
         guarded: Sequence[str] = (),
         sliced: Collection[str] = (),
+        settings: str = "",
         idle: Idle = lambda _ledger, _usages: {},
     ) -> None:
         """Load the records of an earlier monitor.
@@ -89,6 +90,7 @@ class Monitor:
             guard: Detects jobs that use more than they booked; it needs the ledger.
             guarded: Partitions whose jobs it stops.
             sliced: Partitions whose jobs share GPUs by time slicing.
+            settings: Digest of its rad.toml.
             idle: Names the jobs that are idle.
         """
         self._telemetry = telemetry
@@ -102,6 +104,7 @@ class Monitor:
         self._guarded = () if guard is None else tuple(guarded)
         self._sliced = frozenset(sliced)
         self._idle = idle
+        self._settings = settings
         self._ring: dict[str, deque[tuple[float, float]]] = {}
         self._energy_j: dict[str, float] = {}
         found = (read_job(run, job_id) for job_id in recorded_jobs(run))
@@ -159,7 +162,7 @@ class Monitor:
                 idle=self._idle(shown, self._usages),
             )
             self._exporter.show(seen)
-        write_window(self._run, averaged, now_s=now_s, guarded=guarded)
+        write_window(self._run, averaged, now_s=now_s, guarded=guarded, settings=self._settings)
         for usage in used.values():
             write_job(self._run, usage)
             self._written.add(usage.job_id)

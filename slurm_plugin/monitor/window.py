@@ -162,8 +162,23 @@ def recorded_jobs(run: Path) -> set[int]:
     return {int(path.stem) for path in (run / "monitor" / "jobs").glob("*.json") if path.stem.isdigit()}
 
 
+def settings_in(run: Path) -> str:
+    """Return the digest of the rad.toml that the monitor runs with; "" if it is unknown.
+
+    Args:
+        run: Folder of the node's state (`paths.run`).
+    """
+    settings = (_read(window_path(run)) or {}).get("settings")
+    return settings if isinstance(settings, str) else ""
+
+
 def write_window(
-    run: Path, readings: Iterable[GpuReading], *, now_s: float, guarded: Iterable[str] | None = None
+    run: Path,
+    readings: Iterable[GpuReading],
+    *,
+    now_s: float,
+    guarded: Iterable[str] | None = None,
+    settings: str = "",
 ) -> None:
     """Replace the window.
 
@@ -172,13 +187,14 @@ def write_window(
         readings: One of each GPU, smact averaged over the window.
         now_s: Seconds since the epoch.
         guarded: Partitions whose jobs the guard stops; None leaves the field out.
+        settings: Digest of the rad.toml that the monitor runs with.
 
     Raises:
         DeviceError: It cannot be written, e.g. because the file system is full.
     """
     rows = [dataclasses.asdict(reading) for reading in readings]
     guard_row = {} if guarded is None else {"guarded": list(guarded)}
-    _replace(window_path(run), {"time_s": now_s, "gpus": rows, **guard_row})
+    _replace(window_path(run), {"time_s": now_s, "gpus": rows, "settings": settings, **guard_row})
 
 
 def write_job(run: Path, usage: JobUsage) -> None:

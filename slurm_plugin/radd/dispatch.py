@@ -8,6 +8,8 @@ from typing import Any
 
 from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.comments.signed_comment import fingerprint
+from slurm_plugin.core.config.digest import digest_of
 from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
@@ -68,7 +70,14 @@ class Dispatcher:
 
     def _pong(self) -> dict[str, Any]:
         undecided = self._undecided.as_answer(now_s=self._clock.now_s())
-        return {"v": VERSION, "pong": True, "leaves_jobs": self._in_force.submission.leave_jobs, **undecided}
+        return {
+            "v": VERSION,
+            "pong": True,
+            "leaves_jobs": self._in_force.submission.leave_jobs,
+            "key": fingerprint(self._in_force.key),
+            "settings": digest_of(self._in_force.config),
+            **undecided,
+        }
 
     def _status(self) -> dict[str, Any]:
         config = self._in_force.config

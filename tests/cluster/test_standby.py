@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cluster.test_boosting import GROWS, MODEL
 
 from lab.cluster import Cluster
 from lab.config import NEW_CLUSTER
@@ -27,6 +26,7 @@ from slurm_plugin.slurm.files.conf_files import settings_of
 from slurm_plugin.slurm.files.installed import installed_version
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started
+from tests.cluster.test_boosting import GROWS, MODEL
 
 pytestmark = pytest.mark.cluster
 

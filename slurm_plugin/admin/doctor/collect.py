@@ -10,8 +10,11 @@ from pathlib import Path
 
 from slurm_plugin.admin.doctor.collect_local import (
     COMMAND_S,
+    Radd,
+    is_full,
     joined,
     key_error,
+    key_fingerprint,
     left_in,
     lua_sockets,
     ping,
@@ -24,6 +27,7 @@ from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.own_files.manifest import NAME as INSTALLED
 from slurm_plugin.admin.own_files.steps import SITE_SCRIPTS
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.config.digest import digest_of
 from slurm_plugin.core.config.last_good import config_in_force, copied_at_s
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError, SlurmError
@@ -31,7 +35,7 @@ from slurm_plugin.core.history.site_quantiles_file import read_learned
 from slurm_plugin.core.process.run import run
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.gpus.source import timely_telemetry
-from slurm_plugin.monitor.window import read_window
+from slurm_plugin.monitor.window import read_window, settings_in
 from slurm_plugin.mps.node import CONTROL
 from slurm_plugin.slurm.environment import slurm_environment
 from slurm_plugin.slurm.files.conf_files import controllers_of, find_slurm_conf, keeps_accounts
@@ -71,7 +75,8 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     conf = slurm_conf or CONFIGLESS_LUA
     lua = next((each for each in (conf.with_name("rad"), CONFIGLESS_LUA) if texts_in(each)), CONFIGLESS_LUA)
     scripts_here = (conf.with_name(name) for name in SITE_SCRIPTS)
-    radd, undecided = ping(used.paths.socket) if radd_here else (None, 0)
+    radd = ping(used.paths.socket) if radd_here else Radd()
+    run_folder = Path(used.paths.run)
     return Facts(
         config_path=config_path,
         config=config,
@@ -102,8 +107,17 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         lua_left=left_in((*scripts_here, *lua.glob("*.lua")), config_path.with_name(INSTALLED)),
         lua_sockets=lua_sockets(),
         key_error=key_error(Path(used.paths.key), settings.get("slurmuser", "root") if radd_here else "root"),
-        radd=radd,
-        undecided=undecided,
+        key_fingerprint=key_fingerprint(Path(used.paths.key)),
+        radd=radd.state,
+        undecided=radd.undecided,
+        radd_key=radd.key,
+        settings=digest_of(used),
+        settings_of={"radd": radd.settings, "rad-monitor": settings_in(run_folder)},
+        full=tuple(
+            str(path)
+            for path in map(Path, (used.paths.run, used.paths.state, used.paths.log))
+            if is_full(path)
+        ),
         radd_here=radd_here,
         units=units(),
         learned_for=read_learned(used.site_quantiles).made_for,

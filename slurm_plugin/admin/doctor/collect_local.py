@@ -6,12 +6,14 @@ import os
 import pwd
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm_plugin.admin.ask_radd import ask_radd
 from slurm_plugin.admin.own_files.manifest import read_installed, why_left_alone
-from slurm_plugin.core.comments.signed_comment import read_key
+from slurm_plugin.core.comments.signed_comment import fingerprint, read_key
 from slurm_plugin.core.errors import CommandError, ConfigError
 from slurm_plugin.core.process.run import find_program, run
+from slurm_plugin.core.units import MIB
 
 LUA_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu/lua",
@@ -26,8 +28,42 @@ LUA_SOCKETS = ("socket/unix.so", "posix/sys/socket.so", "posix/sys/socket.lua", 
 
 UNITS = ("radd", "rad-monitor")
 DAY_S = 86_400
+LEAST_BYTES = MIB
 
 COMMAND_S = 5.0
+
+
+class Radd(NamedTuple):
+    """What radd says of itself.
+
+    Attributes:
+        state: "ok", or why it is of no use.
+        undecided: How many submissions it missed within the last day, if any.
+        key: Fingerprint of the key that it signs with; "" if unknown.
+        settings: Digest of the rad.toml that it runs with; "" if unknown.
+    """
+
+    state: str | None = None
+    undecided: int = 0
+    key: str = ""
+    settings: str = ""
+
+
+def key_fingerprint(path: Path) -> str:
+    """Return the fingerprint of the key here; "" if it cannot be read."""
+    try:
+        return fingerprint(read_key(path))
+    except (ConfigError, OSError):
+        return ""
+
+
+def is_full(folder: Path) -> bool:
+    """Return whether a folder's file system has no place for a further small file."""
+    try:
+        there = os.statvfs(folder)
+    except OSError:
+        return False
+    return there.f_bavail * there.f_frsize < LEAST_BYTES or (there.f_files > 0 and there.f_favail == 0)
 
 
 def text_of(path: str | None) -> str | None:
@@ -105,15 +141,16 @@ def key_error(path: Path, reader: str) -> str | None:
     return ""
 
 
-def ping(path: str) -> tuple[str, int]:
-    """Return radd's state, or why it is unknown, and how many submissions it missed within the last day, if any."""
+def ping(path: str) -> Radd:
+    """Return what radd says of itself."""
     answer = ask_radd(path)
     if isinstance(answer, str):
-        return answer, 0
+        return Radd(answer)
     age_s, total = answer.get("undecided_age_s"), answer.get("undecided")
     missed = total if isinstance(age_s, int) and age_s < DAY_S and isinstance(total, int) else 0
     leaves = answer.get("leaves_jobs")
-    return f"as it found when it started, {leaves}" if leaves else "ok", missed
+    state = f"as it found when it started, {leaves}" if leaves else "ok"
+    return Radd(state, missed, str(answer.get("key", "")), str(answer.get("settings", "")))
 
 
 def units() -> dict[str, str]:

@@ -42,8 +42,13 @@ class Facts:
             that it would are left out.
         lua_sockets: Lua versions with LuaSocket or lua-posix.
         key_error: Why the cluster's key cannot be used; "" if it can.
+        key_fingerprint: Fingerprint of the key here; "" if it cannot be read.
         radd: radd's report on itself, or why it does not answer.
         undecided: Submissions without a decision, as reported to radd since its start, if any within the last day.
+        radd_key: Fingerprint of the key that radd signs with; "" if unknown.
+        settings: Digest of rad.toml.
+        settings_of: Daemon -> digest of the rad.toml that it runs with; "" if unknown.
+        full: Folders of RAD's whose file systems are full.
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
         units: systemd unit -> "active", "inactive", ...
         learned_for: `Learned.made_for` of the file that site_quantiles names; "" if there is none to be read.
@@ -80,8 +85,13 @@ class Facts:
     lua_left: Mapping[str, str] = field(default_factory=dict)
     lua_sockets: tuple[str, ...] = ()
     key_error: str | None = None
+    key_fingerprint: str = ""
     radd: str | None = None
     undecided: int = 0
+    radd_key: str = ""
+    settings: str = ""
+    settings_of: Mapping[str, str] = field(default_factory=dict)
+    full: tuple[str, ...] = ()
     radd_here: bool = False
     units: Mapping[str, str] = field(default_factory=dict)
     learned_for: str = ""

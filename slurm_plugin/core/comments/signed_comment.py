@@ -57,6 +57,15 @@ def read_key(path: Path) -> bytes:
     return key
 
 
+def fingerprint(key: bytes) -> str:
+    """Return 8 hexadecimal digits that two equal keys share and that reveal neither.
+
+    >>> fingerprint(bytes(32)) == fingerprint(bytes(32)) != fingerprint(bytes(33))
+    True
+    """
+    return sign("fingerprint", key)[:8]
+
+
 def signed_booking(booking: Booking, *, user_id: int, key: bytes) -> str:
     """Return the signed text form of a booking.
 

@@ -144,7 +144,11 @@ def check_controller(facts: Facts) -> Iterator[Finding]:
         words = "it must be the same 0600 file on controller and GPU nodes"
         yield fail("key", text if has_command else facts.key_error, command(run) if has_command else words)
     else:
-        yield ok("key", "private")
+        same = f", fingerprint {facts.key_fingerprint}; it must be the same on controller and GPU nodes"
+        yield ok("key", f"private{same if facts.key_fingerprint else ''}")
+        if facts.radd_key not in ("", facts.key_fingerprint):
+            text = f"radd signs with another key ({facts.radd_key}): nodes ignore its bookings"
+            yield fail("key", text, command("systemctl restart radd"))
     if not facts.radd_here:
         yield unseen("radd", "its socket is not on this machine; look on the controller")
     elif facts.radd == "ok":
@@ -166,6 +170,19 @@ def check_controller(facts: Facts) -> Iterator[Finding]:
             yield warn(f"{unit}.service", state, command(f"systemctl enable --now {unit}"))
 
 
+def check_daemons(facts: Facts) -> Iterator[Finding]:
+    """Check that the daemons run with this rad.toml, and that what they write has space."""
+    for unit, settings in facts.settings_of.items():
+        if facts.config is not None and settings not in ("", facts.settings):
+            text = f"it runs with other settings than {facts.config_path}"
+            yield fail(unit, text, command(f"systemctl reload {unit}"))
+    for folder in facts.full:
+        text = (
+            f"the file system of {folder} is full: RAD records nothing there; running jobs keep their limits"
+        )
+        yield fail("space", text, f"free space there; df -h {folder}; df -i {folder}")
+
+
 _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_config,
     check_names,
@@ -174,6 +191,7 @@ _CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
     check_hooks,
     check_lua,
     check_controller,
+    check_daemons,
     check_standby,
     check_learn,
     check_limits,

@@ -47,6 +47,11 @@ def test_what_does_not_run_is_no_fault_and_what_fails_is_one(
     assert not reload(path, FakeSystemd("radd", broken="radd"), monkeypatch)[1]
 
 
+def test_where_nothing_was_reloaded_the_status_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, good = reload(path, FakeSystemd(), monkeypatch)
+    assert not good and lines[-1] == "nothing was reloaded"
+
+
 def test_of_a_wrong_rad_toml_no_user_is_informed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path.write_text("moed = 1\n")
     systemd = FakeSystemd("radd", "rad-monitor")

@@ -15,18 +15,22 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from golden_texts import Golden
+from small_disks import fill, small_disk
 
 from slurm_plugin.admin.cli import main
-from slurm_plugin.admin.doctor.checks.run import check_controller, examine
+from slurm_plugin.admin.doctor.checks.run import check_controller, check_daemons, examine
 from slurm_plugin.admin.doctor.collect import gather
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding
 from slurm_plugin.admin.doctor.report import as_json, as_text, failed
 from slurm_plugin.admin.own_files.templates import lua_folder
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config.load import Config, Features, GpuType, PartitionConfig
+from slurm_plugin.core.comments.signed_comment import fingerprint
+from slurm_plugin.core.config.digest import digest_of
+from slurm_plugin.core.config.load import Config, Features, GpuType, PartitionConfig, load_config
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB, MIB
+from slurm_plugin.monitor.window import write_window
 from slurm_plugin.slurm.files.conf_lines import ConfFile
 from slurm_plugin.slurm.queries.live import Live
 
@@ -720,6 +724,34 @@ class TestGather:
         of_radd = [each for each in check_controller(facts) if each.subject == "radd"]
         assert [each.level for each in of_radd] == ["ok", *(["warn"] if undecided else [])]
         assert not undecided or of_radd[1].text.startswith("3 submissions")
+
+    def test_radds_key_and_settings_are_compared_with_those_here(self, tmp_path: Path):
+        self.files(tmp_path)
+        key = fingerprint(bytes(32))
+        settings = digest_of(load_config(tmp_path / "rad.toml"))
+        right = {"v": 1, "pong": True, "key": key, "settings": settings}
+        for change, subject in (({}, None), ({"key": "00000000"}, "key"), ({"settings": "0"}, "radd")):
+            facts = self.answered(tmp_path, json.dumps(right | change).encode() + b"\n")
+            (tmp_path / "radd.sock").unlink()
+            found = [*check_controller(facts), *check_daemons(facts)]
+            assert [each.subject for each in found if each.level == "fail"] == ([subject] if subject else [])
+            assert any(key in each.text for each in found if each.subject == "key")
+
+    def test_a_monitor_with_other_settings_is_found(self, tmp_path: Path):
+        config = self.files(tmp_path)
+        now_s = SystemClock().now_s()
+        for settings, wrong in ((digest_of(load_config(config)), False), ("0", True), ("", False)):
+            write_window(tmp_path / "run", (), now_s=now_s, settings=settings)
+            found = list(check_daemons(gather(config, {}, SystemClock())))
+            assert [each.subject for each in found] == (["rad-monitor"] if wrong else [])
+
+    def test_a_full_file_system_is_found(self, tmp_path: Path):
+        config = self.files(tmp_path)
+        with small_disk(tmp_path / "run", "size=4m,nr_inodes=100") as folder:
+            assert not list(check_daemons(gather(config, {}, SystemClock())))
+            fill(folder)
+            (found,) = check_daemons(gather(config, {}, SystemClock()))
+        assert found.subject == "space" and str(tmp_path / "run") in found.text
 
     def answered(self, tmp_path: Path, answer: bytes) -> Facts:
         """Return what is found next to a radd that answers so."""
