@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from gpumemnet.errors import SetupError
-from gpumemnet.summaries.replay.timeline import PHASES, Timeline
+from gpumemnet.gpu_memory.allocator.timeline import PHASES, Timeline
 from gpumemnet.units import GIB, to_mib_nearest
 
 _COLUMNS, _ROWS = 72, 14

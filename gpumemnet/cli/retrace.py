@@ -15,8 +15,8 @@ import click
 
 from gpumemnet.cli.around import PROGRAM
 from gpumemnet.errors import SetupError, TraceError
+from gpumemnet.gpu_memory.allocator.timeline import Timeline
 from gpumemnet.profile.record import ModelProfile
-from gpumemnet.summaries.replay.timeline import Timeline
 from gpumemnet.summaries.texts.read import is_profile, text_of
 from gpumemnet.tracing.saved.record import MAX_PROFILES, SavedProfile
 

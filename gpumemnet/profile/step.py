@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from gpumemnet.errors import SetupError
+from gpumemnet.gpu_memory.allocator.timeline import Timeline
 from gpumemnet.profile.build import taped
 from gpumemnet.summaries.replay.optimizer_memory import OPTIMIZER_MEMORY
-from gpumemnet.summaries.replay.timeline import Timeline, timeline
+from gpumemnet.summaries.replay.timeline import timeline
 from gpumemnet.summaries.texts.read import is_profile, rows_of, text_of
 from gpumemnet.training import TrainingSetup
 

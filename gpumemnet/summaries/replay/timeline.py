@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from gpumemnet.gpu_memory.allocator.timeline import Timeline
 from gpumemnet.summaries.graph.tape import Tape
 from gpumemnet.summaries.replay.optimizer_memory import OptimizerMemory
 from gpumemnet.summaries.replay.schedule import Call, schedule
-
-PHASES = ("forward", "backward", "optimizer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timeline:
-    """Memory over one step.
-
-    Attributes:
-        level_bytes: Bytes in tensors after each change, in order, including workspaces within an operation.
-        starts: Index into `level_bytes` at which each of PHASES begins.
-        kept_bytes: The part that stays between steps: weights, buffers, optimizer states.
-    """
-
-    level_bytes: tuple[int, ...]
-    starts: tuple[int, int, int]
-    kept_bytes: int
 
 
 def timeline(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool) -> Timeline:

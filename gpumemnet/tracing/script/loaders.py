@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from gpumemnet.tracing.script.workers import Worker
-from gpumemnet.tracing.trace.doubts import UNREAD_TIMES, growth
+from gpumemnet.tracing.trace.uncertainty import UNREAD_TIMES, growth
 
 ALWAYS = 4
 """Batches that are always examined; if they are alike, the rest is assumed to be alike."""

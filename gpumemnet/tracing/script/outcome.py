@@ -22,9 +22,9 @@ from gpumemnet.tracing.script.seen import Seen, users
 from gpumemnet.tracing.trace import course as courses
 from gpumemnet.tracing.trace import memory_of
 from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
-from gpumemnet.tracing.trace.doubts import widened
 from gpumemnet.tracing.trace.recording.recorder import Recorder
 from gpumemnet.tracing.trace.session import Trace, family_of, is_recurrent
+from gpumemnet.tracing.trace.uncertainty import widened
 from gpumemnet.training import TrainingSetup
 
 

@@ -37,7 +37,7 @@ class Settings:
         differ: Whether its batches differ in size.
         growth: Share by which a batch not read may exceed the largest that was.
         ratio: Largest batch size divided by the smallest, for the loader whose batches differ most.
-        kinds: Kinds of doubt about the memory (`doubts.py`).
+        kinds: Kinds of doubt about the memory (`uncertainty.py`).
         missed: Warnings if the script ends before its largest batches.
         came: Replacement of each of those warnings once a backward pass follows.
     """

@@ -14,8 +14,8 @@ from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataPara
 from gpumemnet.tracing.script.loaders import REPORTED, assumed, tensors_in
 from gpumemnet.tracing.script.pretend import Settings
 from gpumemnet.tracing.script.rounds import Rounds
-from gpumemnet.tracing.trace.doubts import UNREAD_TIMES, growth
 from gpumemnet.tracing.trace.inputs import InputSpec
+from gpumemnet.tracing.trace.uncertainty import UNREAD_TIMES, growth
 
 
 @dataclass

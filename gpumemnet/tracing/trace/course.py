@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from gpumemnet.errors import TraceError
 from gpumemnet.gpu_memory.allocator.events import Event
-from gpumemnet.summaries.replay.timeline import PHASES, Timeline
+from gpumemnet.gpu_memory.allocator.timeline import PHASES, Timeline
 
 MAX_POINTS = 900
 """A plot is that wide; each point is the highest level of its part of the step."""

@@ -121,7 +121,7 @@ def quantile_bytes(
         reserved_bytes: As for `margin_bytes`.
         convolution_bytes: Likewise.
         benchmark: Likewise.
-        further_bytes: Added at the bound's share for kinds of doubt (`doubts.py`), and in proportion below.
+        further_bytes: Added at the bound's share for kinds of doubt (`uncertainty.py`), and in proportion below.
     """
     doubt = doubt_bytes(reserved_bytes, convolution_bytes)
     factors = BENCHMARK_FACTORS if benchmark else QUANTILE_FACTORS

@@ -57,7 +57,7 @@ class Guards:
     """Answers for values that a script asks for.
 
     Attributes:
-        kinds: Kinds of doubt that the answers raise (`doubts.py`).
+        kinds: Kinds of doubt that the answers raise (`uncertainty.py`).
     """
 
     def __init__(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpumemnet.tracing.trace.doubts import KINDS, MOST_GROWTH, growth, widened
 from gpumemnet.tracing.trace.result import quantile_bytes
+from gpumemnet.tracing.trace.uncertainty import KINDS, MOST_GROWTH, growth, widened
 from gpumemnet.units import GIB, MIB
 
 
