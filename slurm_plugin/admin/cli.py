@@ -93,7 +93,7 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
     """Show this node's GPUs: jobs, booked and used memory, SM activity."""
     from slurm_plugin.admin.status import text as status_view
     from slurm_plugin.admin.status.read import node_status
-    from slurm_plugin.core.users import name_of
+    from slurm_plugin.admin.users import name_of
 
     settings, clock = load_config(config), SystemClock()
     if as_json:
@@ -221,7 +221,7 @@ def report(
     if user is not None:
         from slurm_plugin.admin import user_page as paging
         from slurm_plugin.admin.history import runs_in
-        from slurm_plugin.core.users import id_of
+        from slurm_plugin.admin.users import id_of
 
         settings = load_config(config)
         runs = runs_in(Path(settings.paths.state))

@@ -93,14 +93,19 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
 
 
 def course(seen: Seen, recorder: Recorder) -> str:
-    """Return memory over the last step as JSON.
+    """Return memory over the last step as JSON; "" if none can be told apart, which a plot alone needs.
 
     Args:
         seen: Observations of the script.
         recorder: Holds complete steps.
     """
     optimizers = max(len(seen.rounds.optimizers), 1)
-    return courses.to_text(courses.course_of(recorder.events, recorder.phase_starts, optimizers=optimizers))
+    try:
+        return courses.to_text(
+            courses.course_of(recorder.events, recorder.phase_starts, optimizers=optimizers)
+        )
+    except TraceError:
+        return ""
 
 
 def text(seen: Seen, stack: ExitStack) -> str:

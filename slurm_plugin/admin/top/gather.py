@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from slurm_plugin.admin.top.fleet import Fleet, Node
+from slurm_plugin.admin.users import name_of
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import SlurmError, WireError
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import MIB
-from slurm_plugin.core.users import name_of
 from slurm_plugin.monitor.export.status import NodeStatus
 from slurm_plugin.monitor.export.status_codec import from_text
 from slurm_plugin.monitor.window import STALE_AFTER_S

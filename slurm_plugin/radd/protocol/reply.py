@@ -14,7 +14,6 @@ from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.records.submission import Booking, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import to_mib_up
-from slurm_plugin.core.users import name_of
 
 log = logging.getLogger("radd")
 
@@ -130,5 +129,4 @@ def log_reply(message: Mapping[str, Any], reply: Mapping[str, Any]) -> None:
     if kind is not None:
         user_id = message.get("user_id")
         facts = about(kind, user_id=user_id if isinstance(user_id, int) else None)
-        name = name_of(user_id) if isinstance(user_id, int) else "unknown"
-        log.info("%s user_name=%s %s", message["op"], name, reply.get("log", ""), extra=facts)
+        log.info("%s %s", message["op"], reply.get("log", ""), extra=facts)

@@ -26,7 +26,6 @@ from slurm_plugin.core.process.background import in_background
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.radd import inbox, notes
-from slurm_plugin.radd.protocol.reply import log_reply
 from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.radd.service import Service
 from slurm_plugin.radd.submission import reload
@@ -412,15 +411,6 @@ def test_a_bug_over_one_change_does_not_keep_the_next_from_being_heard(
     made.stop()
     assert [job_id for job_id, _ in heard.notes] == [8]
     assert "internal error in radd-inbox, which continues" in caplog.text
-
-
-def test_its_log_names_the_user(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "radd")
-    made, _ = service(tmp_path)
-    message = {**SUBMIT, "user_id": 0, "comment": "rad:memory=4G"}
-    log_reply(message, made.handle(message))
-    made.stop()
-    assert any("submit user_name=root user=0 " in record.getMessage() for record in caplog.records)
 
 
 def test_it_says_which_key_and_settings_it_uses(tmp_path: Path) -> None:
