@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -156,13 +157,27 @@ def digest(config: Path, as_json: bool, days: float) -> None:
     Run it on the controller, as root, for example by cron. Jobs that still run are not in it.
     """
     from slurm_plugin.admin import digest as digesting
+    from slurm_plugin.admin import trial
     from slurm_plugin.admin.history import runs_in
+    from slurm_plugin.core.history.runs import peaks_path
+    from slurm_plugin.core.logs.hook_log import EVENTS
 
     settings = load_config(config)
-    found = digesting.digest_of(
-        runs_in(Path(settings.paths.state)), settings, now_s=SystemClock().now_s(), days=days
-    )
-    click.echo(digesting.as_json(found) if as_json else digesting.as_text(found))
+    now_s = SystemClock().now_s()
+    observed: dict[str, int] = {}
+    with suppress(FileNotFoundError):
+        events = Path(settings.paths.log) / EVENTS
+        observed = trial.observed_in(events, from_s=now_s - days * digesting.DAY_S)
+    # In observe mode no run is recorded.
+    state = Path(settings.paths.state)
+    runs = [] if observed and not peaks_path(state).exists() else runs_in(state)
+    found = digesting.digest_of(runs, settings, now_s=now_s, days=days)
+    if as_json:
+        click.echo(digesting.as_json(found, observed))
+        return
+    click.echo(digesting.as_text(found))
+    if observed:
+        click.echo(trial.as_text(observed))
 
 
 @main.command()

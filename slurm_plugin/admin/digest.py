@@ -292,12 +292,18 @@ def _lines(digest: Digest) -> Iterator[str]:
         yield as_table(_HEADINGS, rows)
 
 
-def as_json(digest: Digest) -> str:
-    """Return all figures as JSON."""
+def as_json(digest: Digest, observed: Mapping[str, int]) -> str:
+    """Return all figures as JSON.
+
+    Args:
+        digest: The digest.
+        observed: What observe mode would have done, as from `trial.observed_in`.
+    """
     rounded = {
         name: round(value, 3) if isinstance(value, float) else value
         for name, value in asdict(replace(digest, overbooked=())).items()
     }
     users = [{**asdict(one), "user": user_name(one.user_id)} for one in digest.overbooked]
     row = {"version": VERSION, **rounded, "saved_h": round(digest.saved_h, 3), "overbooked": users}
+    row |= {"observed": dict(observed)} if observed else {}
     return json.dumps(row, indent=1)

@@ -86,9 +86,18 @@ def decide(
         rewrite = _decide(request, stated, estimate, available)
         rewrite = bound(rewrite, request, config.default_partition)
     if config.mode == "observe":
-        asks = rewrite.each_gpu or rewrite.fields.get("gres")
-        return Rewrite(reason=f"observe: {rewrite.refusal or asks or rewrite.reason}")
+        return Rewrite(reason=f"observe: {_observed(rewrite, request)}")
     return rewrite
+
+
+def _observed(rewrite: Rewrite, request: JobRequest) -> str:
+    """Return what would have been done, with its kind as the first word: `admin/trial.py` counts these."""
+    asks = rewrite.each_gpu or rewrite.fields.get("gres") or rewrite.reason
+    if rewrite.refusal:
+        return f"refused {rewrite.refusal}"
+    if rewrite.booking:
+        return f"{rewrite.booking.kind} {asks}"
+    return asks if rewrite.fields or not gpus_of(request) else f"unchanged {asks}"
 
 
 def _decide(

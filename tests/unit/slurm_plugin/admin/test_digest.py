@@ -130,7 +130,7 @@ def test_what_is_printed(golden: Golden) -> None:
         run(4, 5, 4, partition="elsewhere", gpus=("GPU-1",)),
     )
     golden("digest.txt", as_text(found).replace("2026-02-22", "FROM").replace("2026-03-01", "TO"))
-    row = json.loads(as_json(found))
+    row = json.loads(as_json(found, {}))
     assert row["version"] == 1 and row["rerun"] == {"gpu-oom": 1} and row["saved_h"] > 0
     assert row["overbooked"][0]["user"] == "4000000001"
 

@@ -341,7 +341,7 @@ def test_own_shards_are_kept_and_too_many_refused() -> None:
 
 def test_observe_and_off_change_nothing() -> None:
     observed = asked(estimate=need(GIB), gres="gres:gpu:1", config=config("observe"))
-    assert observed == Rewrite(reason="observe: shard:1")
+    assert observed == Rewrite(reason="observe: shared shard:1")
     assert asked(estimate=need(GIB), gres="gres:gpu:1", config=config("off")) == Rewrite(reason="off")
 
 

@@ -6,7 +6,9 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import socket
+import subprocess
 import threading
 import time
 import urllib.error
@@ -97,6 +99,21 @@ def test_owners_booking_and_use_are_shown_side_by_side(served: tuple[Board, str]
     assert reported[f'rad_gpu_smact_source{{{gpu}modelName="card",source="nvml-gpm"}}'] == "1.0"
     assert reported[f'rad_gpu_jobs{{{gpu}kind="shared",modelName="card"}}'] == "1.0"
     assert reported[f'rad_gpu_jobs{{{gpu}kind="whole",modelName="card"}}'] == "0.0"
+
+
+CAMEL_CASE = "label names should be written in 'snake_case' not 'camelCase'"
+"""Hostname, UUID and modelName are labels of NVIDIA's dcgm-exporter, with which these metrics are joined."""
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (Debian: prometheus)")
+def test_promtool_finds_nothing_but_labels_of_dcgm_exporter(served: tuple[Board, str]):
+    pytest.importorskip("prometheus_client")
+    text = asked(f"{served[1]}/metrics")
+    assert b"rad_gpu_smact_ratio" in text
+    argv = ["promtool", "check", "metrics"]
+    done = subprocess.run(argv, input=text, capture_output=True, timeout=60, check=False)
+    lines = [line for line in done.stderr.decode().splitlines() if line.strip()]
+    assert [line for line in lines if not line.endswith(CAMEL_CASE)] == []
 
 
 def test_rad_top_shows_the_same(served: tuple[Board, str], tmp_path: Path):

@@ -274,7 +274,7 @@ def test_observing_and_switched_off_change_nothing_and_say_nothing(made: Submiss
 def test_observing_logs_what_would_be_done_and_takes_the_profile_back() -> None:
     reply = answer(submission(mode="observe"), comment=f"mine rad.profile:{PROFILE}")
     assert reply["set"] == {"comment": "mine"}
-    assert "decision=observe:-shard:" in reply["log"] and "estimate_mib=" in reply["log"]
+    assert "decision=observe:-shared-shard:" in reply["log"] and "estimate_mib=" in reply["log"]
 
 
 @pytest.mark.parametrize(
