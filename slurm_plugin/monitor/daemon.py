@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from slurm_plugin.core.clock import Clock, SystemClock
-from slurm_plugin.core.config.digest import digest_of
+from slurm_plugin.core.config.in_use import in_use
 from slurm_plugin.core.config.last_good import config_in_force
 from slurm_plugin.core.config.load import DEFAULT_PATH, Config
 from slurm_plugin.core.entry_point import plain_end
@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace) -> None:
         guard=None if options.once else _guard(config, clock),
         guarded=config.guarded,
         sliced=config.sliced,
-        settings=digest_of(config),
+        settings=in_use(config, options.config),
         idle=lambda ledger, usages: idle_jobs(ledger, usages, config),
     )
     if options.once:

@@ -90,7 +90,7 @@ class Monitor:
             guard: Detects jobs that use more than they booked; it needs the ledger.
             guarded: Partitions whose jobs it stops.
             sliced: Partitions whose jobs share GPUs by time slicing.
-            settings: Digest of its rad.toml.
+            settings: Its `in_use`.
             idle: Names the jobs that are idle.
         """
         self._telemetry = telemetry

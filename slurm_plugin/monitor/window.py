@@ -163,7 +163,7 @@ def recorded_jobs(run: Path) -> set[int]:
 
 
 def settings_in(run: Path) -> str:
-    """Return the digest of the rad.toml that the monitor runs with; "" if it is unknown.
+    """Return the monitor's `in_use`; "" if it is unknown.
 
     Args:
         run: Folder of the node's state (`paths.run`).
@@ -187,7 +187,7 @@ def write_window(
         readings: One of each GPU, smact averaged over the window.
         now_s: Seconds since the epoch.
         guarded: Partitions whose jobs the guard stops; None leaves the field out.
-        settings: Digest of the rad.toml that the monitor runs with.
+        settings: The monitor's `in_use`.
 
     Raises:
         DeviceError: It cannot be written, e.g. because the file system is full.

@@ -9,7 +9,6 @@ from typing import Any
 from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.comments.signed_comment import fingerprint
-from slurm_plugin.core.config.digest import digest_of
 from slurm_plugin.core.errors import WireError
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
@@ -75,7 +74,7 @@ class Dispatcher:
             "pong": True,
             "leaves_jobs": self._in_force.submission.leave_jobs,
             "key": fingerprint(self._in_force.key),
-            "settings": digest_of(self._in_force.config),
+            "settings": self._in_force.settings,
             **undecided,
         }
 

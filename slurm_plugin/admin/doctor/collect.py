@@ -27,7 +27,7 @@ from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.own_files.manifest import NAME as INSTALLED
 from slurm_plugin.admin.own_files.steps import SITE_SCRIPTS
 from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.config.digest import digest_of
+from slurm_plugin.core.config.in_use import in_use
 from slurm_plugin.core.config.last_good import config_in_force, copied_at_s
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import CommandError, ConfigError, DeviceError, SlurmError
@@ -111,7 +111,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         radd=radd.state,
         undecided=radd.undecided,
         radd_key=radd.key,
-        settings=digest_of(used),
+        settings=in_use(used, config_path),
         settings_of={"radd": radd.settings, "rad-monitor": settings_in(run_folder)},
         full=tuple(
             str(path)

@@ -40,7 +40,7 @@ class Radd(NamedTuple):
         state: "ok", or why it is of no use.
         undecided: How many submissions it missed within the last day, if any.
         key: Fingerprint of the key that it signs with; "" if unknown.
-        settings: Digest of the rad.toml that it runs with; "" if unknown.
+        settings: Its `in_use`; "" if unknown.
     """
 
     state: str | None = None

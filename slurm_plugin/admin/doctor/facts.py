@@ -46,8 +46,8 @@ class Facts:
         radd: radd's report on itself, or why it does not answer.
         undecided: Submissions without a decision, as reported to radd since its start, if any within the last day.
         radd_key: Fingerprint of the key that radd signs with; "" if unknown.
-        settings: Digest of rad.toml.
-        settings_of: Daemon -> digest of the rad.toml that it runs with; "" if unknown.
+        settings: `in_use` of rad.toml here.
+        settings_of: Daemon -> its `in_use`; "" if unknown.
         full: Folders of RAD's whose file systems are full.
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
         units: systemd unit -> "active", "inactive", ...

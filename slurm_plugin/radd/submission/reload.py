@@ -8,6 +8,7 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.comments import signed_comment
+from slurm_plugin.core.config.in_use import in_use
 from slurm_plugin.core.config.last_good import config_in_force
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
@@ -30,6 +31,7 @@ class Reloader:
         version: Slurm's version.
         peaks: Records of earlier runs.
         standby: Whether the requesting slurmctld may know of no shards.
+        settings: `in_use` of rad.toml, for `rad doctor`.
     """
 
     def __init__(self, config_path: Path, slurm: SlurmControl, clock: Clock) -> None:
@@ -45,6 +47,7 @@ class Reloader:
         """Obstacles to sharing already logged; cleared on reload so that they are logged again."""
         found = config_in_force(config_path)
         config = found.config
+        self.settings = in_use(config, config_path)
         if found.trouble:
             log.error("%s", found.trouble)
         self.standby = Standby(slurm, self.version, config, clock)
@@ -82,6 +85,7 @@ class Reloader:
         with self._preparing:
             self._logged = frozenset()
             self._submission = self._prepared(found.config)
+            self.settings = in_use(found.config, self._config_path)
             self.leave_fallback()
         log.info("rad.toml read again: mode %s", self.config.mode)
 

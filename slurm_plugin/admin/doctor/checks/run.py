@@ -29,6 +29,7 @@ from slurm_plugin.admin.doctor.slurm_state import (
     shards_of,
     sharing,
 )
+from slurm_plugin.core.config.in_use import differs
 from slurm_plugin.core.config.last_good import copy_of
 from slurm_plugin.core.config.load import Features
 from slurm_plugin.slurm.files.conf_lines import lines_of
@@ -173,7 +174,7 @@ def check_controller(facts: Facts) -> Iterator[Finding]:
 def check_daemons(facts: Facts) -> Iterator[Finding]:
     """Check that the daemons run with this rad.toml, and that what they write has space."""
     for unit, settings in facts.settings_of.items():
-        if facts.config is not None and settings not in ("", facts.settings):
+        if facts.config is not None and differs(settings, facts.settings):
             text = f"it runs with other settings than {facts.config_path}"
             yield fail(unit, text, command(f"systemctl reload {unit}"))
     for folder in facts.full:

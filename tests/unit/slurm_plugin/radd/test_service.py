@@ -417,4 +417,6 @@ def test_it_says_which_key_and_settings_it_uses(tmp_path: Path) -> None:
     made, _ = service(tmp_path)
     answer = made.handle({"op": "ping"})
     made.stop()
-    assert re.fullmatch("[0-9a-f]{8}", answer["key"]) and re.fullmatch("[0-9a-f]{8}", answer["settings"])
+    assert re.fullmatch("[0-9a-f]{8}", answer["key"]) and re.fullmatch(
+        "[0-9a-f]{8} .*/rad.toml", answer["settings"]
+    )

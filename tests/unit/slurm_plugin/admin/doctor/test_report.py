@@ -26,7 +26,7 @@ from slurm_plugin.admin.doctor.report import as_json, as_text, failed
 from slurm_plugin.admin.own_files.templates import lua_folder
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.comments.signed_comment import fingerprint
-from slurm_plugin.core.config.digest import digest_of
+from slurm_plugin.core.config.in_use import in_use
 from slurm_plugin.core.config.load import Config, Features, GpuType, PartitionConfig, load_config
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB, MIB
@@ -728,9 +728,14 @@ class TestGather:
     def test_radds_key_and_settings_are_compared_with_those_here(self, tmp_path: Path):
         self.files(tmp_path)
         key = fingerprint(bytes(32))
-        settings = digest_of(load_config(tmp_path / "rad.toml"))
+        settings = in_use(load_config(tmp_path / "rad.toml"), tmp_path / "rad.toml")
         right = {"v": 1, "pong": True, "key": key, "settings": settings}
-        for change, subject in (({}, None), ({"key": "00000000"}, "key"), ({"settings": "0"}, "radd")):
+        for change, subject in (
+            ({}, None),
+            ({"key": "00000000"}, "key"),
+            ({"settings": f"0 {tmp_path}/rad.toml"}, "radd"),
+            ({"settings": "0 /other.toml"}, None),
+        ):
             facts = self.answered(tmp_path, json.dumps(right | change).encode() + b"\n")
             (tmp_path / "radd.sock").unlink()
             found = [*check_controller(facts), *check_daemons(facts)]
@@ -740,7 +745,11 @@ class TestGather:
     def test_a_monitor_with_other_settings_is_found(self, tmp_path: Path):
         config = self.files(tmp_path)
         now_s = SystemClock().now_s()
-        for settings, wrong in ((digest_of(load_config(config)), False), ("0", True), ("", False)):
+        for settings, wrong in (
+            (in_use(load_config(config), config), False),
+            (f"0 {config}", True),
+            ("", False),
+        ):
             write_window(tmp_path / "run", (), now_s=now_s, settings=settings)
             found = list(check_daemons(gather(config, {}, SystemClock())))
             assert [each.subject for each in found] == (["rad-monitor"] if wrong else [])
