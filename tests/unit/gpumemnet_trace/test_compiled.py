@@ -17,6 +17,7 @@ from torch import nn  # noqa: E402
 from gpumemnet.tracing.saved.record import SavedProfile  # noqa: E402
 from gpumemnet.tracing.script import start  # noqa: E402
 from gpumemnet.tracing.script.libraries.compiled import LEFT_OUT, NOT_COUNTED  # noqa: E402
+from gpumemnet.tracing.trace.uncertainty import KINDS  # noqa: E402
 
 SCRIPT = """
     import sys, torch
@@ -109,5 +110,9 @@ def test_a_script_that_compiles_is_traced_as_it_runs_without(tmp_path: Path) -> 
     plain, compiled = (start.run([*command, *more], environment=os.environ) for more in ((), ("compile",)))
     assert isinstance(plain, SavedProfile), plain
     assert isinstance(compiled, SavedProfile), compiled
-    assert compiled.profiles == plain.profiles
-    assert (plain.warnings, compiled.warnings) == ((), (LEFT_OUT, NOT_COUNTED))
+    (of_plain,), (of_compiled,) = plain.profiles, compiled.profiles
+    assert of_compiled.doubt_bytes == int(KINDS["compiled"].share * of_plain.reserved_bytes)
+    assert of_compiled._replace(doubt_bytes=0) == of_plain
+    *known, wider = compiled.warnings
+    assert (plain.warnings, known) == ((), [LEFT_OUT, NOT_COUNTED])
+    assert KINDS["compiled"].words in wider

@@ -40,7 +40,7 @@ def peak_bytes(layer: type[nn.Module], *, packed: bool, **how: Any) -> tuple[int
         if n_bytes is not None:
             sizes[key] = n_bytes
         most = max(most, held)
-    return most, recorder.assumptions.warnings
+    return most, recorder.assumptions.sentences()
 
 
 @pytest.mark.parametrize(("layer", "how"), [(nn.LSTM, {"bidirectional": True}), (nn.GRU, {}), (nn.RNN, {})])
