@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -21,6 +22,10 @@ from gpumemnet.summaries.texts.read import is_profile, text_of
 from gpumemnet.tracing.saved.record import MAX_PROFILES, SavedProfile
 
 MOST_BATCH = 1 << 24
+MOST_TIMES = 32
+"""How many times the largest batch size traced so far the next one is at most."""
+BEYOND = 1.05
+"""How far beyond the limit the next batch size is expected to lead."""
 _BATCH = re.compile(r"^-{0,2}(?:[\w.-]*batch[\w.-]*|[\w.]*\bbs|b)$", re.IGNORECASE)
 _OTHER = re.compile(r"val|test|eval|infer|num|accum|log", re.IGNORECASE)
 
@@ -108,20 +113,37 @@ class Retraced:
         self.saved = replace(self.saved, profiles=rising)
         return True
 
-    def around(self, booked_bytes: Callable[[str, int], int], least_bytes: int, most_bytes: int) -> None:
+    def around(self, booked_bytes: Callable[[str, int], int], least_bytes: int, most_bytes: int) -> bool:
         """Add batch sizes until one books at most the least and another more than the most, as far as possible.
 
         Args:
             booked_bytes: Booking of a profile's text at a batch size.
             least_bytes: Memory of the smallest part of a GPU.
             most_bytes: Memory of the GPU.
+
+        Returns:
+            Whether the largest size books more than the GPU has, so that a larger one need not be traced.
         """
-        while booked_bytes(self.saved.to_text(), self.sizes[-1]) <= most_bytes:
-            if self.sizes[-1] >= MOST_BATCH or not self.add(2 * self.sizes[-1]):
+
+        def booked(batch_size: int) -> int:
+            return booked_bytes(self.saved.to_text(), batch_size)
+
+        while self.sizes[-1] < MOST_BATCH and booked(self.sizes[-1]) <= most_bytes:
+            if not self.add(self._next(booked, most_bytes)):
                 break
-        while self.sizes[0] > 1 and booked_bytes(self.saved.to_text(), self.sizes[0]) > least_bytes:
+        while self.sizes[0] > 1 and booked(self.sizes[0]) > least_bytes:
             if not self.add(self.sizes[0] // 2):
                 break
+        return booked(self.sizes[-1]) > most_bytes
+
+    def _next(self, booked: Callable[[int], int], most_bytes: int) -> int:
+        """Return the batch size to trace next: twice the largest, or where the last two lead just beyond the limit."""
+        *_, before, last = [0, *self.sizes]
+        if not before:
+            return 2 * last
+        a_sample = (booked(last) - booked(before)) / (last - before)
+        reached = last + BEYOND * (most_bytes - booked(last)) / a_sample if a_sample > 0 else math.inf
+        return min(max(2 * last, math.ceil(min(reached, MOST_TIMES * last))), MOST_BATCH)
 
 
 def course_of(saved: SavedProfile, path: str, batch_size: int) -> Timeline:

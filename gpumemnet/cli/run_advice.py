@@ -13,6 +13,7 @@ from gpumemnet.cli.around import Exit
 from gpumemnet.cli.cluster import Cluster
 from gpumemnet.cli.options import Options, gpu_model_of, shape_of
 from gpumemnet.cli.question import Question
+from gpumemnet.cli.terminal import note
 from gpumemnet.errors import SetupError
 from gpumemnet.estimators.registry import DEFAULT
 
@@ -92,7 +93,9 @@ def of_trace(
         return of(text).booked(setup)[1].n_bytes
 
     if options.largest:
-        traced.around(booked_bytes, int(advice.PARTS[-1] * subject.usable_bytes), subject.usable_bytes)
+        least_bytes = int(advice.PARTS[-1] * subject.usable_bytes)
+        if not traced.around(booked_bytes, least_bytes, subject.usable_bytes):
+            note(f"no batch size above {traced.sizes[-1]} was traced; a larger one may fit")
         return "largest", advice.largest(of(traced.saved.to_text()), traced.sizes)
     wanted = advice.around(subject.directives.setup.batch_size or traced.saved.batch_size)
     there = [size for size in wanted if traced.add(size) or traced.sizes[0] <= size <= traced.sizes[-1]]

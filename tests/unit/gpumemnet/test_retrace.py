@@ -69,10 +69,30 @@ def advice(folder: Path, file: SavedProfile, *options: str) -> Result:
 def test_the_largest_batch_is_found_by_traces_above_and_below(tmp_path: Path, traced: list[int]) -> None:
     done = advice(tmp_path, saved(64, "python", "t.py", "--batch-size", "64"), "--largest", "--json")
     rows = json.loads(done.stdout)["largest"]
-    assert 1024 in traced and len(traced) <= 7
+    assert len(traced) <= 3 and max(traced) > rows[0]["batch_size"], "the third follows from the first two"
     assert all(row["booked_mib"] <= row["has_mib"] for row in rows)
     for row in rows:  # each sample takes 50 MiB
         assert row["has_mib"] - row["booked_mib"] < 100
+
+
+@pytest.mark.parametrize(("a_sample", "ends"), [(1, False), (0, True)])
+def test_where_a_sample_takes_little_far_larger_batches_are_traced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, a_sample: int, ends: bool
+) -> None:
+    def run(words: list[str], *, environment: object, course: Path | None = None) -> SavedProfile:
+        made = saved(int(words[-1]), *words)
+        n_bytes = (200 + a_sample * made.batch_size // 16) * MIB
+        return replace(
+            made, profiles=(made.profiles[0]._replace(reserved_bytes=n_bytes, allocated_bytes=n_bytes),)
+        )
+
+    monkeypatch.setattr(start, "run", run)
+    first = run(["python", "t.py", "--batch-size", "8"], environment={})
+    done = advice(tmp_path, first, "--largest", "--json")
+    rows = json.loads(done.stdout)["largest"]
+    assert rows[0]["batch_size"] > 100_000
+    assert ("a larger one may fit" in done.stderr) is ends
+    assert not (a_sample and rows[0]["has_mib"] - rows[0]["booked_mib"] > 100)
 
 
 def test_a_sweep_has_a_row_for_each_batch_size_and_no_dashes(tmp_path: Path, traced: list[int]) -> None:
