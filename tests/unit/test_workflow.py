@@ -6,7 +6,6 @@ import itertools
 import os
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,19 +80,3 @@ def test_ci_measures_both_parts_of_the_coverage_before_it_adds_them_up() -> None
     steps = re.findall(r"(?m)^ *step (\w+) ", text)
     assert {"lint", "release", "site", "demo", "compose", "packages", "trixie", "sid"} <= set(steps)
     assert max(steps.index("test"), steps.index("train")) < steps.index("coverage")
-
-
-def test_ci_runs_every_file_of_cluster_tests_once_on_this_machine_s_slurm() -> None:
-    text = (CHECKOUT / ".ci/run").read_text()
-    named = " ".join(re.findall(r"(?m)^ *on_slurm \w+ (.*)$", text)).split()
-    run = [path for name in named for path in CHECKOUT.glob(name) for path in _test_files(path)]
-    every = [
-        path
-        for tier in ("cluster", "comparison", "faults")
-        for path in _test_files(CHECKOUT / "tests" / tier)
-    ]
-    assert sorted(run) == sorted(every)
-
-
-def _test_files(path: Path) -> list[Path]:
-    return [path] if path.is_file() else sorted(path.rglob("test_*.py"))
