@@ -28,6 +28,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def left_as_it_was(bare: Cluster) -> Iterator[None]:
     before = {path.name for path in Path("/run").iterdir()}, slurmctlds()
+    assert before[1], "that of the cluster"
     yield
     assert ({path.name for path in Path("/run").iterdir()}, slurmctlds()) == before
     assert bare.answers()
