@@ -194,7 +194,7 @@ def test_a_killed_radd_comes_back_over_its_own_socket(radd: Radd, hooks: LuaProg
     )
     radd.start()
     assert submit(hooks, comment="rad:memory=4G")["job"]["gres"] == "shard:4"
-    assert ping(str(radd.socket)) == ("ok", 1), "the admin hears of the one that went on without it"
+    assert ping(str(radd.socket))[:2] == ("ok", 1), "the admin hears of the one that went on without it"
 
 
 def test_a_radd_that_takes_a_request_has_left_its_fallback(radd: Radd) -> None:
