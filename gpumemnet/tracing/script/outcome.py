@@ -93,7 +93,7 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
 
 
 def course(seen: Seen, recorder: Recorder) -> str:
-    """Return memory over the last step as JSON; "" if none can be told apart, which a plot alone needs.
+    """Return memory over the last step as JSON; "" if no step is complete; only a plot needs it.
 
     Args:
         seen: Observations of the script.

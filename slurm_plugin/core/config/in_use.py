@@ -23,7 +23,7 @@ def in_use(config: Config, path: Path) -> str:
 
 
 def differs(daemon: str, here: str) -> bool:
-    """Return whether a daemon runs with other settings than its file has now; not told where it reads another file.
+    """Return whether a daemon runs with other settings than its file has now; False where it reads another file.
 
     Args:
         daemon: Its `in_use`; "" if unknown.

@@ -209,3 +209,12 @@ def test_a_training_loop_that_ends_on_its_loss_is_traced_and_its_branch_named(tm
     warnings = json.loads(done.stdout)["warnings"]
     assert "a branch that depends on a tensor's values was taken as true at train.py:10" in warnings
     assert any("MiB higher for branches whose side was guessed" in each for each in warnings)
+
+
+def test_of_two_comparisons_in_a_line_none_is_known_to_ask(tmp_path: Path) -> None:
+    (tmp_path / "checks.py").write_text(
+        "assert a.item() == 0.0 and b.sum() > 1\nassert a.item() == 0.0\nassert a\n"
+    )
+    found = lines.of_file(str(tmp_path / "checks.py"))
+    assert found.several == {1}
+    assert [found.compared[line] is not None for line in (1, 2, 3)] == [False, True, False]

@@ -43,6 +43,7 @@ class Asked:
         stays: As `Lines.stays`; None if it ends no loop.
         tested: Whether it is in a test.
         compare: As `Lines.compared`.
+        several: Whether the line has several comparisons, so that no number is known to satisfy the one that asks.
     """
 
     frame: Any
@@ -51,6 +52,7 @@ class Asked:
     stays: bool | None
     tested: bool
     compare: ast.Compare | None
+    several: bool
 
 
 class Guards:
@@ -103,7 +105,7 @@ class Guards:
         found: float | None = None
         if often:
             found = _NUMBERS[often % len(_NUMBERS)]
-        elif wanted is not None:
+        elif wanted is not None and not asked.several:
             compare = asked.compare
             found = lines.number(compare, wanted, asked.frame) if compare else float(wanted)
         if found is None:
@@ -183,6 +185,7 @@ def _asked() -> Asked | None:
         stays=found.stays.get(line),
         tested=line in found.compared,
         compare=found.compared.get(line),
+        several=line in found.several,
     )
 
 

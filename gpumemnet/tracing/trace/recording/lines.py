@@ -27,11 +27,13 @@ class Lines:
         passes: The value with which a check passes: the other one raises, ends, skips or leaves a `for` loop.
         stays: The value with which a `while` loop goes on.
         compared: The comparison in a test, where there is one; None for a test of another form.
+        several: Lines with several comparisons, of which the one that asks is not known.
     """
 
     passes: dict[int, bool] = field(default_factory=dict)
     stays: dict[int, bool] = field(default_factory=dict)
     compared: dict[int, ast.Compare | None] = field(default_factory=dict)
+    several: set[int] = field(default_factory=set)
 
 
 @cache
@@ -58,7 +60,7 @@ def of_file(file: str) -> Lines:
         elif isinstance(node, ast.IfExp) and _constant(node.body) != _constant(node.orelse):
             _note(node.test, _constant(node.orelse), found.passes)
         if isinstance(node, (ast.Assert, ast.While, ast.If, ast.IfExp)):
-            _compare(node.test, found.compared)
+            _compare(node.test, found)
     return found
 
 
@@ -111,14 +113,17 @@ def _walk(node: ast.AST, loop: ast.AST | None) -> Iterator[tuple[ast.AST, ast.AS
         yield from _walk(child, None if isinstance(child, (ast.FunctionDef, ast.Lambda)) else inner)
 
 
-def _compare(test: ast.expr, found: dict[int, ast.Compare | None]) -> None:
-    """Record each line of a test with the comparison in it that calls something; two in a line count as none."""
+def _compare(test: ast.expr, found: Lines) -> None:
+    """Record each line of a test with the comparison in it that calls something."""
     for line in _span(test):
-        found[line] = None
+        found.compared[line] = None
     compares = [each for each in ast.walk(test) if isinstance(each, ast.Compare) and not _is_plain(each)]
     for each in compares:
         for line in _span(each):
-            found[line] = each if sum(line in _span(other) for other in compares) == 1 else None
+            if sum(line in _span(other) for other in compares) == 1:
+                found.compared[line] = each
+            else:
+                found.several.add(line)
 
 
 def _span(part: ast.expr) -> range:
