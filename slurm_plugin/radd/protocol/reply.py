@@ -88,7 +88,7 @@ def log_line(request: JobRequest, rewrite: Rewrite, estimate: MemoryEstimate | N
     values: dict[str, object] = {
         "user": request.user_id,
         "partition": request.partition,
-        "decision": rewrite.reason.replace(" ", "-"),
+        "decision": rewrite.reason,
         "gres": rewrite.each_gpu or rewrite.fields.get("gres"),
         "refused": "yes" if rewrite.refusal else None,
     }
@@ -103,7 +103,10 @@ def log_line(request: JobRequest, rewrite: Rewrite, estimate: MemoryEstimate | N
         }
         values |= {"source": estimate.source, "profile": estimate.profile_key}
         values["learned"] = "yes" if estimate.learned else None
-    return " ".join(f"{name}={value}" for name, value in values.items() if value is not None)
+    # A space within a value, such as a partition that a user made up, would forge a further pair.
+    return " ".join(
+        f"{name}={'-'.join(str(value).split())}" for name, value in values.items() if value is not None
+    )
 
 
 def checked_version(message: Mapping[str, Any]) -> None:

@@ -65,6 +65,13 @@ def test_each_gpu_job_counts_once_by_what_would_have_been_done(tmp_path: Path) -
     assert row["observed"] == expected
 
 
+def test_a_partition_of_a_users_words_is_no_decision(tmp_path: Path) -> None:
+    now_s = SystemClock().now_s()
+    forged = line(now_s, 4, partition="x decision=observe:-shared\tdecision=observe:-shared")
+    (tmp_path / "events.jsonl").write_bytes(forged)
+    assert observed_in(tmp_path / "events.jsonl", from_s=0) == {}
+
+
 def test_where_nothing_was_observed_nothing_is_said(tmp_path: Path) -> None:
     toml = tmp_path / "rad.toml"
     toml.write_text(f'[paths]\nlog = "{tmp_path}/missing"\nstate = "{tmp_path}"\n')
