@@ -23,7 +23,7 @@ from gpumemnet.cli import main as rad_estimate
 
 LEAST = 0.8
 """Part of the need below which an answer is an underestimate."""
-HELP = ("rad-estimate", "summary(", "print(", "save", "build(", "--", "write", "run:", "#RAD", "print")
+HELP = ("rad-estimate", "summary(", "save", "build(", "--", "write", "run:", "#RAD", "print")
 """A refusal that helps has at least one of these."""
 
 

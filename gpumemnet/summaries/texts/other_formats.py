@@ -6,13 +6,11 @@ import re
 from typing import NamedTuple
 
 from gpumemnet.errors import SummaryError
+from gpumemnet.summaries.texts.records import BY_HAND, TRACE
 
-_TRACE = "trace the script: rad-estimate --save m.rad -- python train.py"
 _TORCHINFO = "save the text of torchinfo.summary(model, input_size=(64, 3, 224, 224), depth=99)"
-_BY_HAND = (
-    "RAD reads models of PyTorch and Keras alone; state the peak that nvidia-smi shows: #RAD memory=12G"
-)
-_BOTH = f"{_TORCHINFO}, or {_TRACE}"
+_BY_HAND = f"RAD reads models of PyTorch and Keras alone; {BY_HAND}"
+_BOTH = f"{_TORCHINFO}, or {TRACE}"
 
 
 class Format(NamedTuple):
@@ -35,7 +33,7 @@ FORMATS = (
     Format(
         r"Layer \(type\) +Output Shape +Param # +Trainable\b",
         "a table of fastai's learn.summary()",
-        f"{_TORCHINFO.replace('(model', '(learn.model')}, or {_TRACE}",
+        f"{_TORCHINFO.replace('(model', '(learn.model')}, or {TRACE}",
         misread=True,
     ),
     Format(
@@ -47,7 +45,7 @@ FORMATS = (
     Format(
         r"\| *Layer *\| *Input Shape *\| *Output Shape *\| *#Param",
         "a table of torch_geometric.nn.summary()",
-        _TRACE,
+        TRACE,
     ),
     Format(
         r"\| *(?:module|name) *\| *#(?:parameters|elements) or shape",

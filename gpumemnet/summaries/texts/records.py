@@ -11,6 +11,9 @@ WRAPPERS = ("DataParallel", "DistributedDataParallel", "FullyShardedDataParallel
 """Wrapper classes that add nothing to a model."""
 RECREATE = "print the summary again and save it unchanged"
 """Fix for most texts that cannot be read."""
+TRACE = "trace the script: rad-estimate --save m.rad -- python train.py"
+BY_HAND = "state the peak that nvidia-smi shows: #RAD memory=12G"
+"""Fixes for texts that no further print makes right."""
 Shape = tuple[int | None, ...]
 """A tensor shape as printed; None is the batch dimension if the text leaves it open (-1, None)."""
 

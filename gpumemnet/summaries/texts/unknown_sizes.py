@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from gpumemnet.errors import SummaryError
 from gpumemnet.names import Group, Source
 from gpumemnet.summaries.texts import kinds
-from gpumemnet.summaries.texts.records import Layer, ModelSummary
+from gpumemnet.summaries.texts.records import BY_HAND, TRACE, Layer, ModelSummary
 
-_TRACE = "trace the script: rad-estimate --save m.rad -- python train.py"
-_BY_HAND = "state the peak that nvidia-smi shows: #RAD memory=12G"
 _EXPAND = "print it with model.summary(expand_nested=True, line_length=200)"
 _WITH_WEIGHTS = (Group.CONV, Group.LINEAR, Group.EMBEDDING, Group.RNN)
 _NAMED_SO = r"linear|conv|dense|experts|embedding|lstm|gru(?!n)|lora|scriptmodule"
@@ -54,15 +52,15 @@ def _in_tree(summary: ModelSummary) -> Iterator[Finding]:
             yield (
                 layer,
                 f"{shown} works on a graph, and no text shows how many nodes and edges it has",
-                _TRACE,
+                TRACE,
             )
         elif _sizeless(layer):
-            yield layer, f"{shown} ({layer.kind}) has weights, and the text does not show their size", _TRACE
+            yield layer, f"{shown} ({layer.kind}) has weights, and the text does not show their size", TRACE
         hidden = next(
             (pair for pair in layer.path if re.search(_EXPERTS, pair[0]) and pair not in held), None
         )
         if hidden is not None:
-            yield layer, f"{hidden[0]} has weights, and the text does not show their size", _TRACE
+            yield layer, f"{hidden[0]} has weights, and the text does not show their size", TRACE
 
 
 def _sizeless(layer: Layer) -> bool:
@@ -85,7 +83,7 @@ def _in_keras(summary: ModelSummary) -> Iterator[Finding]:
             yield (
                 layer,
                 f"{layer.name} holds {layer.params:,} parameters in layers that the table does not show",
-                f"{_EXPAND}, or {_BY_HAND}",
+                f"{_EXPAND}, or {BY_HAND}",
             )
         elif any(None in shape[1:] for shape in layer.output_shapes):
             tokens = all(len(shape) < 4 for shape in layer.output_shapes)

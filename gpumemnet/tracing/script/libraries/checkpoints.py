@@ -70,7 +70,6 @@ class _Locations:
 
     Args:
         wanted: The script's `map_location`.
-
     """
 
     def __init__(self, wanted: Any) -> None:
