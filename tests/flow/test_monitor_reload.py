@@ -25,6 +25,12 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def reported(events: Path) -> list[tuple[str, EventKind]]:
+    """Return hook and kind of each event of a log, which may not have been written yet."""
+    lines = events.read_bytes().splitlines() if events.exists() else []
+    return [(one.hook, one.event.kind) for one in map(from_line, lines) if one is not None]
+
+
 def test_a_monitor_takes_over_a_good_rad_toml_and_refuses_a_broken_one(tmp_path: Path) -> None:
     node = Hooks(tmp_path)
     path, log = tmp_path / "rad.toml", tmp_path / "monitor.log"
@@ -37,9 +43,7 @@ def test_a_monitor_takes_over_a_good_rad_toml_and_refuses_a_broken_one(tmp_path:
         path.write_text("moed = 1\n")
         monitor.send_signal(signal.SIGHUP)
         wait_until(lambda: "rad-monitor: not applied: " in log.read_text())
-        lines = (tmp_path / "log" / EVENTS).read_bytes().splitlines()
-        reported = [(one.hook, one.event.kind) for one in map(from_line, lines) if one is not None]
-        assert ("monitor", EventKind.TROUBLE) in reported
+        wait_until(lambda: ("monitor", EventKind.TROUBLE) in reported(tmp_path / "log" / EVENTS))
         path.write_text(good.replace(f"{tmp_path}/run", f"{tmp_path}/other"))
         monitor.send_signal(signal.SIGHUP)
         wait_until((tmp_path / "other" / "monitor" / "window.json").exists)
