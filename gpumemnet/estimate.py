@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpumemnet.names import Family
+from gpumemnet.records import frozen
 
 
 class Likely(NamedTuple):
@@ -42,7 +42,7 @@ class Activity(NamedTuple):
     dram: Likely
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Quantiles:
     """Memory that is enough for each share of jobs.
 

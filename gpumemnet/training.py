@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import field
-
 from gpumemnet.errors import SetupError
 from gpumemnet.names import Optimizer, Precision
-from gpumemnet.records import frozen
+from gpumemnet.records import field, frozen
 
 
 @frozen

@@ -21,8 +21,7 @@ from slurm_plugin.directives import head_of
 from slurm_plugin.login.cli_filter import Seen, seen_on_login
 from slurm_plugin.radd.protocol.reply import Decided
 from slurm_plugin.radd.submission.prepare import prepared
-from slurm_plugin.slurm.commands import SlurmCommands
-from slurm_plugin.slurm.submission.dry_submit import try_submission
+from slurm_plugin.slurm.files.installed import version_in_use
 from slurm_plugin.slurm.submission.job_desc import batch_desc
 from slurm_plugin.slurm.submission.sbatch_options import options_of
 from slurm_plugin.slurm.versions import OLDEST
@@ -47,7 +46,7 @@ class DryRun:
         self._env, self._folder, self._user_id = env, folder, user_id
         self._config = _read(rad_toml)
         try:
-            version = SlurmCommands(slurm_conf=self._config.paths.slurm_conf).version()
+            version = version_in_use(self._config.paths.slurm_conf)
         except SlurmError:
             version = OLDEST  # same assumption as in radd
         self._submission, _ = prepared(self._config, version, key=b"", peaks=None)
@@ -109,6 +108,8 @@ class DryRun:
         Raises:
             SetupError: Slurm cannot be queried here.
         """
+        from slurm_plugin.slurm.submission.dry_submit import try_submission  # only --ask needs it
+
         words = (*job.typed, *([job.path] if job.path else []))
         script = job.script if job.path is None else None
         env = dict(self._env)

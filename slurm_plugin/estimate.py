@@ -5,7 +5,6 @@ This is RAD's interface to gpumemnet's estimators; directives.py is the one to i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from gpumemnet.errors import GpuMemNetError
@@ -16,6 +15,7 @@ from gpumemnet.gpus import DEFAULT_GPU, Gpu, gpu_named
 from gpumemnet.names import Family, Optimizer, Precision, Source
 from gpumemnet.profile.record import VERSION as PROFILE_VERSION
 from gpumemnet.profile.record import ModelProfile
+from gpumemnet.records import frozen, replace
 from slurm_plugin.core.booking.confidence import SHARES
 from slurm_plugin.core.config.load import Config, GpuType
 from slurm_plugin.core.errors import ConfigError, EstimateError
@@ -25,7 +25,7 @@ from slurm_plugin.core.units import from_mib
 from slurm_plugin.directives import directives_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Estimator:
     """The site's estimator settings.
 

@@ -6,7 +6,6 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from gpumemnet.cli.cluster import Job
@@ -14,6 +13,7 @@ from gpumemnet.cli.job_script import is_job_script, why_refused
 from gpumemnet.directives.meant import no_summary
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
 from gpumemnet.errors import DirectiveError, SetupError
+from gpumemnet.records import replace
 from gpumemnet.summaries.texts.files import MAX_BYTES, read_text
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import to_mib_up

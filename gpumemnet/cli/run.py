@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from gpumemnet.errors import GpuMemNetError, SetupError, lines_of
 from gpumemnet.estimate import Estimate
 from gpumemnet.estimators.registry import DEFAULT
 from gpumemnet.gpus import Gpu
+from gpumemnet.records import replace
 from gpumemnet.units import human
 
 _NOTHING_SAID = (

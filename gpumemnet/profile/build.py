@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from gpumemnet.errors import SetupError, SummaryError
 from gpumemnet.names import Family, Group, Source
 from gpumemnet.profile import sums
 from gpumemnet.profile.record import ModelProfile
+from gpumemnet.records import replace
 from gpumemnet.summaries.graph.build import build
 from gpumemnet.summaries.graph.tape import Tape
 from gpumemnet.summaries.graph.unknown import FULL_DEPTH

@@ -11,10 +11,10 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gpumemnet.records import frozen, replace
 from slurm_plugin import directives as directive_lines
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.config.load import Config, load_config
@@ -74,10 +74,10 @@ def _options(text: str) -> dict[str, str]:
 
 
 def _version(slurm_conf: Path | None) -> Version:
-    from slurm_plugin.slurm.commands import SlurmCommands  # not needed for batch jobs
+    from slurm_plugin.slurm.files.installed import version_in_use  # not needed for batch jobs
 
     try:
-        return SlurmCommands(slurm_conf=str(slurm_conf or "")).version()
+        return version_in_use(slurm_conf)
     except SlurmError:
         return OLDEST
 
@@ -127,7 +127,7 @@ def answer(
     return {"set": changes | options_now, "say": [*messages, *rewrite.messages], "refuse": rewrite.refusal}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seen:
     """What the login node finds in a submission.
 

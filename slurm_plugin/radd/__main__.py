@@ -19,7 +19,7 @@ from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.logs.daemon_log import log_events, log_to_stderr
 from slurm_plugin.core.process.systemd import inherited_listener, notify
 from slurm_plugin.radd.history.accounts import AccountsReader
-from slurm_plugin.radd.protocol.reply import log_reply
+from slurm_plugin.radd.protocol.reply_log import log_reply
 from slurm_plugin.radd.protocol.server import Server
 from slurm_plugin.radd.requeued.position_keeper import PositionKeeper
 from slurm_plugin.radd.requeued.priority_boosts import PriorityBooster

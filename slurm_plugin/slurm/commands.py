@@ -39,10 +39,9 @@ from slurm_plugin.slurm.queries.printed import (
     parse_given_indices,
     parse_names,
     parse_nodes,
-    parse_version,
 )
 from slurm_plugin.slurm.queries.standings import ONE_STANDING_COLUMNS, STANDING_COLUMNS, standing
-from slurm_plugin.slurm.versions import requeue_delay_s, traits
+from slurm_plugin.slurm.versions import parse_version, requeue_delay_s, traits
 
 T = TypeVar("T")
 

@@ -6,11 +6,12 @@ running version). Never called while radd serves a submission: slurmctld holds i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from gpumemnet.records import frozen
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@frozen
 class JobView:
     """One job as Slurm sees it now.
 
@@ -49,7 +50,7 @@ class JobView:
     start_time_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Standing:
     """Queue position of one job.
 
@@ -94,7 +95,7 @@ def put_off(job: JobView, *, now_s: float) -> bool:
     return job.reason == "BeginTime" and (job.start_time_s or 0.0) > now_s + LONGEST_DELAY_S
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NodeView:
     """One node as Slurm sees it now.
 
@@ -115,7 +116,7 @@ class NodeView:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobChange:
     """Changes of a job; None leaves a property unchanged.
 

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from gpumemnet.records import frozen
 from slurm_plugin.slurm.files.conf_files import chosen_after_lua, lacks, why_no_shards
 from slurm_plugin.slurm.versions import NEWEST, OLDEST, Version, known, release_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Obstacle:
     """One obstacle.
 

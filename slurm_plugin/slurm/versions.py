@@ -38,10 +38,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.config.load import PartitionConfig
+from slurm_plugin.core.errors import SlurmError
 
 Version = tuple[int, int, int]
 
@@ -49,7 +50,23 @@ OLDEST: Version = (22, 5, 0)
 NEWEST: Version = (26, 5, 99)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def parse_version(text: str) -> Version:
+    """Return the version that `scontrol --version` prints.
+
+    Raises:
+        SlurmError: There is none in the text.
+
+    >>> parse_version("slurm-wlm 22.05.8")
+    (22, 5, 8)
+    """
+    match = re.search(r"(\d+)\.(\d+)\.(\d+)", text)
+    if match is None:
+        raise SlurmError(f"no Slurm version in {text[:80]!r}")
+    major, minor, micro = match.groups()
+    return int(major), int(minor), int(micro)
+
+
+@frozen
 class Traits:
     """How one version behaves.
 

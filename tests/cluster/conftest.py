@@ -17,8 +17,7 @@ from lab.cluster import Cluster
 from lab.install import why_no_slurm
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
-from slurm_plugin.slurm.queries.printed import parse_version
-from slurm_plugin.slurm.versions import Traits, Version, known, traits
+from slurm_plugin.slurm.versions import Traits, Version, known, parse_version, traits
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 LOG_LINES = 40

@@ -23,8 +23,7 @@ from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.gpus.simulated_gpus import GpuSpec
 from slurm_plugin.monitor.window import read_window
-from slurm_plugin.slurm.queries.printed import parse_version
-from slurm_plugin.slurm.versions import traits
+from slurm_plugin.slurm.versions import parse_version, traits
 from tests.cluster.conftest import jobs_on, started
 
 pytestmark = pytest.mark.cluster

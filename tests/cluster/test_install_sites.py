@@ -13,8 +13,7 @@ import pytest
 
 from lab.cluster import Cluster
 from lab.jobs import Jobs
-from slurm_plugin.slurm.queries.printed import parse_version
-from slurm_plugin.slurm.versions import known, traits
+from slurm_plugin.slurm.versions import known, parse_version, traits
 from tests.cluster.test_edit_slurm import again, bare
 from tests.cluster.test_uninstall_order import installed, jobs, jobs_run, rads, restart, typed
 

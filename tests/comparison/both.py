@@ -16,7 +16,7 @@ from comparison.runs import Record, run_cells
 from comparison.table import Row, rows_of
 
 from slurm_plugin.core.process.run import run
-from slurm_plugin.slurm.queries.printed import parse_version
+from slurm_plugin.slurm.versions import parse_version
 
 LIMIT_S = 1800.0
 """How long the jobs of one cluster may take."""

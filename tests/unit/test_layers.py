@@ -19,51 +19,53 @@ PACKAGES = ("slurm_plugin", "gpumemnet", "prolog", "epilog")
 
 _WORDS = tuple(f"gpumemnet.{name}" for name in ("errors", "names", "records", "units", "training"))
 
+_CORE = ("slurm_plugin.core", "gpumemnet.records")
+
 # Which of the project's own modules a folder may import; the longest matching entry decides.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    "slurm_plugin.core": ("slurm_plugin.core",),
-    "slurm_plugin.monitor": ("slurm_plugin.core", "slurm_plugin.monitor"),
+    "slurm_plugin.core": _CORE,
+    "slurm_plugin.monitor": (*_CORE, "slurm_plugin.monitor"),
     "slurm_plugin.monitor.attribution": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.monitor",
         "slurm_plugin.slurm.node.daemons",
         "slurm_plugin.slurm.node.processes",
     ),
     "slurm_plugin.monitor.daemon": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.monitor",
         "slurm_plugin.guard",
         "slurm_plugin.node",
     ),
-    "slurm_plugin.monitor.reconciler": ("slurm_plugin.core", "slurm_plugin.node"),
-    "slurm_plugin.node": ("slurm_plugin.core", "slurm_plugin.slurm", "slurm_plugin.node"),
+    "slurm_plugin.monitor.reconciler": (*_CORE, "slurm_plugin.node"),
+    "slurm_plugin.node": (*_CORE, "slurm_plugin.slurm", "slurm_plugin.node"),
     "slurm_plugin.guard": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.monitor",
         "slurm_plugin.slurm",
         "slurm_plugin.mps",
         "slurm_plugin.guard",
     ),
-    "slurm_plugin.slurm": ("slurm_plugin.core", "slurm_plugin.slurm"),
-    "slurm_plugin.mps": ("slurm_plugin.core", "slurm_plugin.mps"),
-    "slurm_plugin.directives": ("slurm_plugin.core", "gpumemnet"),
-    "slurm_plugin.estimate": ("slurm_plugin.core", "slurm_plugin.directives", "gpumemnet"),
+    "slurm_plugin.slurm": (*_CORE, "slurm_plugin.slurm"),
+    "slurm_plugin.mps": (*_CORE, "slurm_plugin.mps"),
+    "slurm_plugin.directives": (*_CORE, "gpumemnet"),
+    "slurm_plugin.estimate": (*_CORE, "slurm_plugin.directives", "gpumemnet"),
     "slurm_plugin.login.cli_filter": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.directives",
         "slurm_plugin.login.interactive",
-        "slurm_plugin.slurm.commands",
         "slurm_plugin.slurm.files.conf_files",
+        "slurm_plugin.slurm.files.installed",
         "slurm_plugin.slurm.versions",
     ),
     "slurm_plugin.login.interactive": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.directives",
         "slurm_plugin.estimate",
         "slurm_plugin.slurm.submission.job_desc",
     ),
     "slurm_plugin.dry_run": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.slurm",
         "slurm_plugin.directives",
         "slurm_plugin.estimate",
@@ -74,13 +76,13 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "gpumemnet.errors",
     ),
     "slurm_plugin.rad_estimate": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.dry_run",
         "gpumemnet.cli",
         "gpumemnet.errors",
     ),
     "slurm_plugin.radd": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.slurm",
         "slurm_plugin.directives",
         "slurm_plugin.estimate",
@@ -88,7 +90,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "slurm_plugin.admin": ("slurm_plugin", "gpumemnet"),
     "slurm_plugin.simulate": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.slurm",
         "slurm_plugin.radd",
         "slurm_plugin.monitor.usage",
@@ -214,7 +216,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "gpumemnet.learning.evaluate",
     ),
     "prolog": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.monitor",
         "slurm_plugin.slurm",
         "slurm_plugin.mps",
@@ -222,7 +224,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "prolog",
     ),
     "epilog": (
-        "slurm_plugin.core",
+        *_CORE,
         "slurm_plugin.monitor",
         "slurm_plugin.slurm",
         "slurm_plugin.mps",

@@ -7,10 +7,10 @@ shown rows do not explain was made by hidden layers: the guess of `expand` is sc
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gpumemnet.names import Group
+from gpumemnet.records import changing
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.records import Layer, ModelSummary, Shape
 
@@ -53,7 +53,7 @@ class Stretch(NamedTuple):
         return n_bytes if self.factor == 1.0 else max(int(n_bytes * self.factor), 1)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@changing
 class Outputs:
     """Elements of the outputs in torchinfo's total, summed in a pass over a text.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 from gpumemnet.names import Group, Source
 from gpumemnet.summaries.collapsed_blocks.scale import enclosing_shapes
@@ -45,7 +44,7 @@ def hidden_layers(
         and made
         and (layers := stacks.shortcut(layer.params or 0, builder.shapes[entry], outs))
     ):
-        return tuple(replace(inner, path=layer.path) for inner in layers)
+        return tuple(inner._replace(path=layer.path) for inner in layers)
     if layer.input_shapes:
         ins = builder.scaled(layer.input_shapes[0])
     elif builder.current >= 0:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from gpumemnet.names import Group
+from gpumemnet.records import changing, field
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@changing
 class Op:
     """An operation of the forward pass and the tensors that its backward needs.
 
@@ -36,7 +35,7 @@ class Op:
     block: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@changing
 class Tape:
     """A forward pass.
 

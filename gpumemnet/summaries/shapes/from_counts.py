@@ -7,7 +7,6 @@ parameters give the width of its input; with that width, the table's other count
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gpumemnet.errors import SetupError
 from gpumemnet.names import Group
@@ -44,7 +43,7 @@ def with_arguments(layers: Sequence[Layer]) -> list[Layer]:
             args = _linear(layer.params, width, made, ends=last[layer.path] == index)
             made = integer(args, "out_features")
         if args and not layer.args:
-            layer = replace(layer, args=args, param_shapes=parameter_shapes(layer.kind, _group(layer), args))
+            layer = layer._replace(args=args, param_shapes=parameter_shapes(layer.kind, _group(layer), args))
         _check(layer, width)
         found.append(layer)
     return found

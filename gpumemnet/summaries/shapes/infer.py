@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from gpumemnet.errors import SetupError
 from gpumemnet.names import Group
@@ -60,8 +59,8 @@ def _shaped(walk: Walk, layer: Layer) -> Layer:
     step = _STEPS.get(group)
     ins, outs, params = step(walk, layer) if step else walk.same()
     if not outs:
-        return layer if params is None else replace(layer, params=params, param_shapes=())
+        return layer if params is None else layer._replace(params=params, param_shapes=())
     if not (group is Group.EMBEDDING and outs[0] == 1 and walk.current):  # positions are added to the words
         walk.go_on(outs)
-    found = replace(layer, input_shapes=(ins,), output_shapes=(outs,))
-    return found if params is None else replace(found, params=params, param_shapes=())
+    found = layer._replace(input_shapes=(ins,), output_shapes=(outs,))
+    return found if params is None else found._replace(params=params, param_shapes=())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from gpumemnet.names import Group
 from gpumemnet.summaries.texts import kinds
@@ -60,7 +61,7 @@ def _number(word: str) -> int | float | None:
     return None
 
 
-def integer(args: dict[str, object], *keys: str, default: int = 0) -> int:
+def integer(args: Mapping[str, object], *keys: str, default: int = 0) -> int:
     """Return the first of these arguments that is a whole number, or the first entry of a tuple.
 
     Args:
@@ -77,7 +78,7 @@ def integer(args: dict[str, object], *keys: str, default: int = 0) -> int:
     return default
 
 
-def sides(args: dict[str, object], key: str, dims: int, default: int) -> tuple[int, ...]:
+def sides(args: Mapping[str, object], key: str, dims: int, default: int) -> tuple[int, ...]:
     """Return an argument as one number per spatial dimension.
 
     Args:
@@ -92,7 +93,7 @@ def sides(args: dict[str, object], key: str, dims: int, default: int) -> tuple[i
     return (integer(args, key, default=default),) * dims
 
 
-def name_positions(kind: str, group: Group, args: dict[str, object]) -> dict[str, object]:
+def name_positions(kind: str, group: Group, args: Mapping[str, object]) -> dict[str, object]:
     """Name positional arguments as the constructors of their group do.
 
     Args:
@@ -125,7 +126,7 @@ def kind_by_arguments(kind: str, inside: str) -> str:
     return kind
 
 
-def parameter_shapes(kind: str, group: Group, args: dict[str, object]) -> tuple[tuple[int, ...], ...]:
+def parameter_shapes(kind: str, group: Group, args: Mapping[str, object]) -> tuple[tuple[int, ...], ...]:
     """Return the shapes of a layer's parameters, from its named arguments; empty if none or unknown.
 
     Source: the constructors in torch.nn.
@@ -164,7 +165,7 @@ def parameter_shapes(kind: str, group: Group, args: dict[str, object]) -> tuple[
     return ((integer(args, "num_parameters", default=1),),) if kind == "prelu" else ()
 
 
-def _recurrent(kind: str, args: dict[str, object]) -> tuple[tuple[int, ...], ...]:
+def _recurrent(kind: str, args: Mapping[str, object]) -> tuple[tuple[int, ...], ...]:
     gates, size, hidden = _GATES.get(kind, 1), integer(args, "input_size"), integer(args, "hidden_size")
     directions = 2 if args.get("bidirectional") is True else 1
     shapes: list[tuple[int, ...]] = []

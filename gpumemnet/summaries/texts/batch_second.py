@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpumemnet.names import Group
 from gpumemnet.summaries.texts import rows
 from gpumemnet.summaries.texts.records import ModelSummary, Shape
@@ -23,8 +21,7 @@ def batch_first(summary: ModelSummary) -> ModelSummary:
         return _parts_turned(summary)
     tokens, batch = order
     layers = tuple(
-        replace(
-            layer,
+        layer._replace(
             input_shapes=tuple(_turned(shape, tokens, batch) for shape in layer.input_shapes),
             output_shapes=tuple(_turned(shape, tokens, batch) for shape in layer.output_shapes),
         )
@@ -47,7 +44,7 @@ def _parts_turned(summary: ModelSummary) -> ModelSummary:
         )
 
     layers = tuple(
-        replace(layer, input_shapes=turned(layer.input_shapes), output_shapes=turned(layer.output_shapes))
+        layer._replace(input_shapes=turned(layer.input_shapes), output_shapes=turned(layer.output_shapes))
         for layer in summary.layers
     )
     return summary._replace(layers=layers)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpumemnet.names import Source
 from gpumemnet.summaries.texts.records import ModelSummary, Shape
 
@@ -18,7 +16,7 @@ def filled(summary: ModelSummary, seq_len: int | None) -> ModelSummary:
     if summary.format is not Source.KERAS or not seq_len:
         return summary
     layers = tuple(
-        replace(layer, output_shapes=tuple(_filled(shape, seq_len) for shape in layer.output_shapes))
+        layer._replace(output_shapes=tuple(_filled(shape, seq_len) for shape in layer.output_shapes))
         for layer in summary.layers
     )
     return summary._replace(layers=layers)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gpumemnet.names import Source
@@ -18,12 +19,8 @@ Shape = tuple[int | None, ...]
 """A tensor shape as printed; None is the batch dimension if the text leaves it open (-1, None)."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Layer:
+class Layer(NamedTuple):
     """One row of a summary: a leaf module that runs, with what the text says about it.
-
-    Never modified once made (`replace` makes another). It is not frozen because frozen ones take three times as long to
-    make, and a text has thousands.
 
     Attributes:
         kind: Lower-case PyTorch class name: "conv2d", "linear", "batchnorm2d", "multiheadattention". The extra
@@ -49,7 +46,7 @@ class Layer:
     param_shapes: tuple[tuple[int, ...], ...] = ()
     params: int | None = None
     trainable: bool = True
-    args: dict[str, object] = field(default_factory=dict)
+    args: Mapping[str, object] = MappingProxyType({})
     is_block: bool = False
     runs: bool = True
     line: int = 0

@@ -5,8 +5,6 @@ All rows have shapes at this point, shown or inferred.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gpumemnet.names import Group, Source
 from gpumemnet.summaries.texts import kinds, rows, totals
 from gpumemnet.summaries.texts.model_names import drops_nothing, ties_words
@@ -32,7 +30,7 @@ def without_idle(summary: ModelSummary) -> ModelSummary:
     if not shown and not drops_nothing(summary.root):
         return summary
     layers = tuple(
-        replace(layer, args={**layer.args, "p": 0.0}) if _rate_unknown(layer) else layer
+        layer._replace(args={**layer.args, "p": 0.0}) if _rate_unknown(layer) else layer
         for layer in summary.layers
     )
     return summary._replace(layers=layers)
@@ -74,10 +72,10 @@ def count_once(summary: ModelSummary) -> ModelSummary:
         count = layer.params or 0
         if _is_embedding(layer) and count == size:
             if seen:
-                layer, removed = replace(layer, params=0, param_shapes=()), removed + count
+                layer, removed = layer._replace(params=0, param_shapes=()), removed + count
             seen = True
         elif kinds.group_of(layer.kind) is Group.LINEAR and size <= count <= size + size // 16 and seen:
-            layer, removed = replace(layer, params=count - size, param_shapes=()), removed + size
+            layer, removed = layer._replace(params=count - size, param_shapes=()), removed + size
         layers.append(layer)
     # torchinfo's total counts a tied weight once for each row with it.
     stated = total if total is None or exact else max(total - removed, 0)
@@ -99,6 +97,6 @@ def freeze_first(summary: ModelSummary) -> ModelSummary:
         if frozen < (layer.params or 0) or frozen < total // 100:
             break
         if layer.params:
-            layers[index] = replace(layer, trainable=False)
+            layers[index] = layer._replace(trainable=False)
             frozen -= layer.params
     return summary._replace(layers=tuple(layers))

@@ -7,8 +7,8 @@ must name the type at its nodes' shards, or the job's own srun fails (seen on 22
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.config.gpu_types import GpuType
 from slurm_plugin.core.config.partition import PartitionConfig
 from slurm_plugin.core.records.submission import GresItem
@@ -40,7 +40,7 @@ def gpus_for(partition: PartitionConfig | None, requested: Iterable[GresItem]) -
     return tuple(partition.gpus.get(size.type, GpuType()) for size in partition.sizes) or (GpuType(),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AvailableGres:
     """GRES that a job of a partition may request from Slurm.
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from gpumemnet.records import replace
 from slurm_plugin.core.booking.gres_text import count_of
 from slurm_plugin.core.records.submission import (
     Booking,

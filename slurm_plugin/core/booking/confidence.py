@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gpumemnet.records import frozen
 from slurm_plugin.core.records.submission import LEAST_CONFIDENCE, MOST_CONFIDENCE, Confidence, MemoryEstimate
 from slurm_plugin.core.units import GIB
 
@@ -18,7 +17,7 @@ ESCALATION_MARGIN_BYTES = 5 * GIB
 """Margin that the thesis adds to observed peak and failed allocation (section 7.2)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Size:
     """The size of one process' booking.
 

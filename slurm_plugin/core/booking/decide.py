@@ -20,8 +20,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from gpumemnet.records import replace
 from slurm_plugin.core.booking import messages as texts
 from slurm_plugin.core.booking.available_gres import AvailableGres
 from slurm_plugin.core.booking.bookings import any_stated, gpus_of, processes_of, shared, whole

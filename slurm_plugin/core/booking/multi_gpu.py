@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from gpumemnet.records import replace
 from slurm_plugin.core.booking import messages
 from slurm_plugin.core.booking.available_gres import AvailableGres
 from slurm_plugin.core.booking.bookings import any_stated, whole

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from gpumemnet.records import replace
 from slurm_plugin.core.booking.available_gres import AvailableGres
 from slurm_plugin.core.booking.gres_request import asked_tasks, cleared_environment, shard_fields, task_fields
 from slurm_plugin.core.records.submission import JobRequest, Rewrite

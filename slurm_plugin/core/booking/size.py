@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
+from gpumemnet.records import frozen, replace
 from slurm_plugin.core.booking import messages
 from slurm_plugin.core.booking.bookings import by_hand
 from slurm_plugin.core.booking.confidence import Size, size_of
@@ -18,7 +18,7 @@ from slurm_plugin.core.records.submission import (
 from slurm_plugin.core.units import from_mib, shards_for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Part:
     """The part of a GPU that a job needs, or of each of its GPUs.
 

@@ -9,8 +9,8 @@ compares the shards once more, since Slurm passes it their number.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 
+from gpumemnet.records import replace
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.records.submission import Booking, GresItem, JobRequest, Rewrite
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import hmac
 import re
-from dataclasses import dataclass
 from typing import Literal, get_args
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.comments.signed_comment import sign
 from slurm_plugin.core.records.queue_position import QueuePosition, position_in, position_values
 from slurm_plugin.core.text import one_line
@@ -35,7 +35,7 @@ _BYTES_LIMIT = 960
 """Limit of a note without its signature: Slurm keeps 1,024 bytes, and a detail may be in any script."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Note:
     """One note.
 

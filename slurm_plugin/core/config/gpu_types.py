@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gpumemnet.records import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GpuType:
     """The GPUs of one type in a partition that has several, as `[partition.NAME.gpus.TYPE]`.
 
@@ -25,7 +25,7 @@ class GpuType:
     base_mib: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GpuSize:
     """What one GPU of a type can be divided into.
 

@@ -11,9 +11,9 @@ import os
 import stat
 import zlib
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.config.load import DEFAULT_PATH, Config, parse_text
 from slurm_plugin.core.config.timed_read import LONGEST, TimelyFile
 from slurm_plugin.core.errors import ConfigError
@@ -22,7 +22,7 @@ COPIES = Path("/var/lib/rad")
 """Folder for copies of the rad.toml at its usual place; on a disk of this machine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class InForce:
     """The configuration in force.
 

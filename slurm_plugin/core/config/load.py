@@ -6,11 +6,11 @@ gres_conf/rad.toml explains every key to admins; settings.py is its specificatio
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
+from gpumemnet.records import replace
 from slurm_plugin.core.config import DEFAULT, toml
 from slurm_plugin.core.config.compute import overcommit_for
 from slurm_plugin.core.config.gpu_types import GpuType
@@ -135,10 +135,8 @@ def parse_config(tree: dict[str, Any], *, origin: str, strict: bool = True) -> C
             )
         _check_mig(name, partition, origin)
     if not config.features.mps:  # sharing jobs are time-sliced then, and are counted that way
-        partitions = {
-            name: dataclasses.replace(settings, sharing="streams") for name, settings in partitions.items()
-        }
-    return dataclasses.replace(config, partitions=partitions)
+        partitions = {name: replace(settings, sharing="streams") for name, settings in partitions.items()}
+    return replace(config, partitions=partitions)
 
 
 def _check_types(name: str, partition: PartitionConfig, origin: str) -> None:

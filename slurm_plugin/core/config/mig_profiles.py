@@ -8,8 +8,8 @@ H200: 1g.18gb 16.00. The worst of these is 0.889 of the name's number.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import GIB
 
@@ -17,7 +17,7 @@ USABLE_SHARE = 0.88
 _PROFILE = re.compile(r"^(\d)g\.(\d{1,3})gb$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MigProfile:
     """One size of GPU instance.
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from gpumemnet.records import field, frozen, replace
 from slurm_plugin.core.config.gpu_types import GpuSize, GpuType
 from slurm_plugin.core.records.submission import Confidence, PolicyName, ServerScope
 from slurm_plugin.core.units import from_mib, parse_span
@@ -14,7 +14,7 @@ OVERCOMMIT = 2.0
 (docs/measurements/2026-11-sharing-simulated.md)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PartitionConfig:
     """How jobs of one partition are treated.
 

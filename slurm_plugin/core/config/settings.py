@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
 
+from gpumemnet.records import field, frozen
 from slurm_plugin.core.config.partition import PartitionConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Paths:
     """Paths of files and folders.
 
@@ -29,7 +29,7 @@ class Paths:
     slurm_conf: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Features:
     """Kill switches: each turns one part off while the others keep working.
 
@@ -52,7 +52,7 @@ class Features:
     guard: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class TelemetryConfig:
     """Where readings of GPUs come from.
 
@@ -71,7 +71,7 @@ class TelemetryConfig:
     serve: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Config:
     """All of rad.toml.
 

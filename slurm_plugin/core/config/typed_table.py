@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
+import sys
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from gpumemnet.records import is_record, names_of, replace
 from slurm_plugin.core.errors import ConfigError
 
 T = TypeVar("T")
 
 
 @cache
-def _hints(kind: type) -> dict[str, Any]:
-    """Return the types of a record's fields; to evaluate them takes longer than to read rad.toml."""
-    return get_type_hints(kind)
+def _hint(kind: type, name: str) -> Any:
+    """Return the type of a record's field; to evaluate all fields' takes longer than to read rad.toml."""
+    alone = type(kind.__name__, (), {"__annotations__": {name: kind.__annotations__[name]}})
+    return get_type_hints(alone, vars(sys.modules[kind.__module__]))[name]
 
 
 def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: bool) -> T:
@@ -30,8 +32,7 @@ def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: b
     Raises:
         ConfigError: A key is unknown (the nearest valid one is named) or a value is of the wrong kind.
     """
-    hints = _hints(type(base))  # type: ignore[arg-type]
-    known = [f.name for f in dataclasses.fields(base) if f.name != "partitions"]  # type: ignore[arg-type]
+    known = [name for name in names_of(base) if name != "partitions"]
     changes: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known and not strict:
@@ -41,21 +42,21 @@ def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: b
 
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
             raise ConfigError(f"{origin}: unknown key {where}{name}; did you mean {where}{nearest}?")
-        current = getattr(base, name)
-        if get_origin(hints[name]) is dict:
+        current, hint = getattr(base, name), _hint(type(base), name)  # type: ignore[arg-type]
+        if get_origin(hint) is dict:
             changes[name] = dict(current)
             for each, table in _table(value, f"{where}{name}", origin).items():
                 inside = f"{where}{name}.{each}"
-                record = current.get(each, get_args(hints[name])[1]())
+                record = current.get(each, get_args(hint)[1]())
                 values = _table(table, inside, origin)
                 changes[name][each] = build(record, values, origin=origin, where=f"{inside}.", strict=strict)
-        elif dataclasses.is_dataclass(current):
+        elif is_record(current):
             inside = f"{where}{name}"
             table = _table(value, inside, origin)
             changes[name] = build(current, table, origin=origin, where=f"{inside}.", strict=strict)
         else:
-            changes[name] = _checked(value, hints[name], origin=origin, key=f"{where}{name}")
-    return dataclasses.replace(base, **changes)  # type: ignore[type-var]
+            changes[name] = _checked(value, hint, origin=origin, key=f"{where}{name}")
+    return replace(base, **changes)  # type: ignore[type-var]
 
 
 def _table(value: Any, name: str, origin: str) -> dict[str, Any]:

@@ -10,18 +10,17 @@ they show what each user trains.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from gpumemnet.records import frozen, names_of
 from slurm_plugin.core.text import one_line
 
 _LONGEST_NAME = 60
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Model:
     """A model and how it is trained.
 
@@ -75,17 +74,17 @@ def name_of(path: str) -> str:
 
 def to_line(model: Model) -> bytes:
     """Return the line of a model, without its end."""
-    return json.dumps(dataclasses.asdict(model), separators=(",", ":")).encode("ascii")
+    row = {name: getattr(model, name) for name in names_of(model)}
+    return json.dumps(row, separators=(",", ":")).encode("ascii")
 
 
 def from_lines(lines: Iterable[bytes]) -> dict[tuple[int, str], Model]:
     """Return models by user and key, the latest line for each; damaged lines are skipped."""
-    names = [field.name for field in dataclasses.fields(Model)]
     found = {}
     for line in lines:
         try:
             row = json.loads(line)
-            model = Model(**{name: _KINDS.get(name, str)(row[name]) for name in names})
+            model = Model(**{name: _KINDS.get(name, str)(row[name]) for name in names_of(Model)})
         except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             continue
         found[model.user, model.profile] = model

@@ -9,8 +9,8 @@ counts only as that floor, and after several such runs (`SEVERAL`).
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
 
+from gpumemnet.records import frozen, replace
 from slurm_plugin.core.history.runs import Run, bound_of
 from slurm_plugin.core.records.submission import MemoryEstimate
 
@@ -24,7 +24,7 @@ MAX_KEYS = 100_000
 """Beyond this number of kinds of jobs, those that ran longest ago are forgotten."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seen:
     """The runs of one user with one model and setup, for one process.
 

@@ -11,10 +11,10 @@ Only root and SlurmUser may read the file, because it shows what each user ran.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.files.append_log import PRIVATE, append_line
 from slurm_plugin.core.units import MIB
 
@@ -22,7 +22,7 @@ MOST_BYTES = 64 * MIB
 """Some 200,000 runs, and as many in the older file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Run:
     """One run of a job on one node; None means not known.
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.booking.confidence import SHARES
 
 LEAST_USERS = 3
@@ -43,7 +43,7 @@ MOST_PARTS = 50
 _ROUNDING = 1e-9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Observation:
     """Summary of one user's runs of one model in one setup.
 
@@ -64,7 +64,7 @@ class Observation:
     runs: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Limits:
     """Limits for the quantiles of one group, in widths above the estimate, one for each of SHARES.
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+from gpumemnet.records import field, frozen, replace
 from slurm_plugin.core.booking.confidence import SHARES
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.history.site_quantiles import BOUND, Limits
@@ -30,7 +30,7 @@ _SHOWN = 0.95
 """The quantile shown to users, next to the bound."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Learned:
     """What a site learned.
 

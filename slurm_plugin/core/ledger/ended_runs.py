@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.files.preallocated import SpareFiles
 
 KEPT_S = 1800.0
@@ -24,7 +24,7 @@ _PLACED = b"# "
 """How a file of the Prolog begins (core/ledger/job_file.py)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EndedRun:
     """A run that is over.
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.files.preallocated import SpareFiles
 from slurm_plugin.core.ledger.codec import allocation_from
@@ -28,7 +29,7 @@ LONGEST = 64 * KIB
 _ONE_LINE = {ord("\n"): " ", ord("\r"): " "}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PlacedFile:
     """Content of a job's file.
 

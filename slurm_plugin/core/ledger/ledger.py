@@ -9,14 +9,14 @@ writes the ledger as text, store.py keeps it in a file, reconcile.py finds the a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
+from gpumemnet.records import frozen, replace
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.ledger.pooled_reserve import pooled_bytes, share_of
 from slurm_plugin.core.records.node import Allocation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ledger:
     """All allocations on the GPUs of one node.
 

@@ -8,13 +8,13 @@ err alike, and their differences add up linearly. The sum never exceeds that of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import isqrt
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.records.node import Allocation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Share:
     """One job's part of a GPU.
 

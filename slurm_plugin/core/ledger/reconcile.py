@@ -9,8 +9,8 @@ node/sweep.py applies.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
+from gpumemnet.records import field, frozen, replace
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.records.node import Allocation
 
@@ -21,7 +21,7 @@ LAUNCH_S = 45.0
 """A batch job that Slurm has here for this long and that has no slurmstepd was never launched, or is gone."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class SlurmState:
     """Slurm's answer about a job on this node.
 
@@ -38,7 +38,7 @@ class SlurmState:
     running: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Evidence:
     """Evidence of the jobs that really are on the node.
 

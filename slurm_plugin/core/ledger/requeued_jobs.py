@@ -9,16 +9,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.files.atomic import replace_file
 
 LACKING_S = 30.0
 """A shortfall counts for this long: the job may be cancelled meanwhile, and records it again when it is requeued."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Lack:
     """Shortfall: memory that a job books and does not get, because other jobs use more than they may.
 
@@ -33,7 +33,7 @@ class Lack:
     gpus: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Waiting:
     """One requeued job.
 

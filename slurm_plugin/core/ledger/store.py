@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.files.preallocated import SpareFiles
@@ -28,7 +28,7 @@ _READS = 5
 """A reader without the lock may collide with a writer once; never this often."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """Result of reading the ledger.
 

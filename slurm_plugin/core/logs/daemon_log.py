@@ -11,9 +11,9 @@ import logging
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
+from gpumemnet.records import field, frozen
 from slurm_plugin.core.files.append_log import append_line
 from slurm_plugin.core.logs.events import Entry, Event, EventKind, Fact, to_line
 from slurm_plugin.core.logs.hook_log import EVENTS
@@ -27,7 +27,7 @@ PLAIN = "%(name)s: %(message)s"
 _LONGEST = 4000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _About:
     kind: EventKind
     job_id: int
@@ -42,7 +42,7 @@ def about(kind: EventKind, *, job_id: int = 0, **facts: Fact) -> dict[str, objec
         job_id: The job; 0 if it is about none.
         facts: Values for programs, by name, such as `user_id`.
     """
-    return {"about": _About(kind, job_id, facts)}
+    return {"about": _About(kind=kind, job_id=job_id, facts=facts)}
 
 
 class OneLineFormatter(logging.Formatter):
@@ -101,7 +101,7 @@ def entry_of(record: logging.LogRecord, daemon: str) -> Entry:
         record: As `logging` made it.
         daemon: Name of the daemon that logs.
     """
-    found = getattr(record, "about", None) or _About(_kind_of(record), 0)
+    found = getattr(record, "about", None) or _About(kind=_kind_of(record), job_id=0)
     detail = record.getMessage()
     if record.exc_info and record.exc_info[1] is not None:
         detail += f": {record.exc_info[1]!r}"

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from gpumemnet.records import field, frozen
 from slurm_plugin.core.text import one_line
 
 VERSION = 1
@@ -80,7 +80,7 @@ class EventKind(str, Enum):
     """The hook's last event: its `after_ms` is how long the hook took. It is not shown as text."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Event:
     """One thing that happened.
 
@@ -95,7 +95,7 @@ class Event:
     facts: Mapping[str, Fact] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Entry:
     """An event with its context, as it is logged.
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from gpumemnet.records import field, frozen
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.ledger.pooled_reserve import Share, share_of
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.node import Allocation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class CandidateGpu:
     """State of one GPU as seen by an incoming job.
 
@@ -84,7 +84,7 @@ def candidate_of(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryUse:
     """Used memory of a GPU, by owner.
 

@@ -9,8 +9,9 @@ import re
 import signal
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from gpumemnet.records import frozen
 
 PROC = Path("/proc")
 ROOT = 0
@@ -172,7 +173,7 @@ class Entry:
         return int(fields[field]) if len(fields) > field and fields[field].isdigit() else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Process:
     """A process to end later: its pid is valid only while the start time matches too."""
 

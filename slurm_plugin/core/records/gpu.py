@@ -7,13 +7,14 @@ SMACT is the share of streaming multiprocessors that held at least one warp, ave
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from gpumemnet.records import frozen
 
 Source = Literal["nvml-gpm", "dcgm", "nvml-utilisation", "simulated"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GpuProcess:
     """One process on a GPU.
 
@@ -29,7 +30,7 @@ class GpuProcess:
     mps: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GpuCounters:
     """Counters of a GPU other than memory and SMACT: for display and metrics, never for a decision.
 
@@ -62,7 +63,7 @@ class GpuCounters:
     xid: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GpuReading:
     """One GPU at one moment.
 

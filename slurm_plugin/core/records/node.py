@@ -7,13 +7,13 @@ All are frozen; sizes are bytes. None means "not known" or "does not apply", as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.records.submission import Booking, BookingKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Allocation:
     """Allocation of one job on one node.
 
@@ -71,7 +71,7 @@ class Allocation:
         return max(self.booked_bytes, self.cap_bytes or 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Demand:
     """Request of the Prolog to the placement.
 
@@ -112,7 +112,7 @@ class Demand:
     apart: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Placement:
     """The GPUs chosen for a job, or why it cannot start now.
 
@@ -135,7 +135,7 @@ class Placement:
     lingers: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Diagnosis:
     """What rad-monitor found out about a running job.
 
@@ -157,7 +157,7 @@ class Diagnosis:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Outcome:
     """How a job ended on a node.
 
@@ -190,7 +190,7 @@ class Outcome:
         return (self.peak_bytes or 0) + (self.attempted_bytes or 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Recovery:
     """The next attempt of a job that failed through a fault of RAD or of another job.
 

@@ -7,10 +7,10 @@ its age restarts and it queues behind equal jobs; under priority/basic of 24.11.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from gpumemnet.records import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class QueuePosition:
     """Queue position of a job at its first start.
 

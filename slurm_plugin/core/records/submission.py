@@ -8,8 +8,9 @@ All are frozen: a later stage makes its own record and never writes to an earlie
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Literal
+
+from gpumemnet.records import field, frozen
 
 BookingKind = Literal["shared", "whole"]
 BookingBasis = Literal["asked", "estimate", "history"]
@@ -22,7 +23,7 @@ ServerScope = Literal["user", "account", "gpu"]
 """Which jobs on a GPU share one MPS server."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GresItem:
     """One generic resource of a request, e.g. `gres/gpu:a100:2`.
 
@@ -37,7 +38,7 @@ class GresItem:
     count: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobComment:
     """A job's comment, by its parts (core/comments/signed_comment.py).
 
@@ -52,7 +53,7 @@ class JobComment:
     signed: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class JobRequest:
     """Request of a user, as the job_submit hook receives it.
 
@@ -110,7 +111,7 @@ class JobRequest:
         return (*self.gres, *self.gres_per_job, *self.gres_per_task, *self.gres_per_socket)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class UserDirectives:
     """User directives in `#RAD` lines or in the comment; a hint, never the truth.
 
@@ -133,7 +134,7 @@ class UserDirectives:
     own_server: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class MemoryEstimate:
     """GPU memory of one process of a job at its peak, as nvidia-smi would show it.
 
@@ -167,7 +168,7 @@ class MemoryEstimate:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AskedTasks:
     """Tasks that a user requested: the job's steps get them although the request to Slurm names others.
 
@@ -182,7 +183,7 @@ class AskedTasks:
     own_gpu: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Booking:
     """What a job may use, from submission to its end; signed in the job's comment (comments/signed_comment.py).
 
@@ -227,7 +228,7 @@ class Booking:
     changed: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rewrite:
     """What to change in a submission.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from gpumemnet.records import frozen, replace
 from slurm_plugin.core.booking.confidence import ESCALATION_MARGIN_BYTES
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.records.node import Allocation, Diagnosis, Outcome, Recovery
@@ -26,7 +26,7 @@ and, with the time in the place of its name, 26.05.5): scancel, preemption, a ti
 script with any status after that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ending:
     """What is known of a job when it ends.
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.config import toml
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import printed_size
@@ -25,7 +25,7 @@ _REGEX_LINE_LIMIT = 4000
 _SIZE = re.compile(r"[\d.,]{1,20} ?[KMGT]?(?:i?B|bytes)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class OomPattern:
     """Pattern of one kind of OOM message.
 
@@ -48,7 +48,7 @@ class OomPattern:
     regex: re.Pattern[str] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Found:
     """The last line of an output that matches a pattern.
 

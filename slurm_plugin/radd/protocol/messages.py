@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.comments.signed_comment import read_comment
 from slurm_plugin.core.errors import WireError
@@ -15,7 +15,7 @@ NO_NAME = "job script"
 """Name of a script that was not submitted as a file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Submitted:
     """A job that is being submitted.
 
@@ -30,7 +30,7 @@ class Submitted:
     script_goes_on: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Modified:
     """A job whose AdminComment a hook has changed.
 

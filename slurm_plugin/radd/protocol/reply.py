@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.errors import WireError
-from slurm_plugin.core.logs.daemon_log import about
-from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.records.submission import Booking, JobRequest, MemoryEstimate, Rewrite
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import to_mib_up
-
-log = logging.getLogger("radd")
 
 Reply = dict[str, Any]
 
@@ -25,7 +20,7 @@ LONGEST_MESSAGE = 500
 """Characters of a line for the user; it may quote what the user wrote."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Decided:
     """The decision on one submission.
 
@@ -119,17 +114,3 @@ def checked_version(message: Mapping[str, Any]) -> None:
         raise WireError(
             f"the shim speaks version {message.get('v')!r} and radd {VERSION}; install both again"
         )
-
-
-def log_reply(message: Mapping[str, Any], reply: Mapping[str, Any]) -> None:
-    """Log a decision once slurmctld has it, so that a slow disk delays no submission.
-
-    Args:
-        message: The request.
-        reply: The reply.
-    """
-    kind = {"submit": EventKind.SUBMITTED, "change": EventKind.CHANGED}.get(str(message.get("op")))
-    if kind is not None:
-        user_id = message.get("user_id")
-        facts = about(kind, user_id=user_id if isinstance(user_id, int) else None)
-        log.info("%s %s", message["op"], reply.get("log", ""), extra=facts)

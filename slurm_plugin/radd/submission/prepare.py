@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
+from gpumemnet.records import replace
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.history.site_quantiles_file import read_learned
 from slurm_plugin.estimate import Estimator
@@ -54,7 +54,7 @@ def prepared(
         key=key,
         estimator=estimator,
         peaks=peaks if config.features.history else None,
-        site=learned.groups if learned.made_for == estimator.made_for else {},
+        site=learned.groups if learned.groups and learned.made_for == estimator.made_for else {},
         whole_as_gpu={
             name: whole_as_gpu(partition, version) for name, partition in config.partitions.items()
         },

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from gpumemnet.records import field, frozen, replace
 from slurm_plugin.core.booking import messages
 from slurm_plugin.core.booking.available_gres import gpus_for
 from slurm_plugin.core.booking.bookings import gpus_of, processes_of
@@ -39,7 +39,7 @@ class Peaks(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Submission:
     """All that answering needs, read beforehand.
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import islice, product
 from pathlib import Path
+
+from gpumemnet.records import field, frozen
 
 _PAIR = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S*)")
 _INCLUDE = re.compile(r"include\s+(\S+)", re.IGNORECASE)
@@ -70,7 +71,7 @@ def bytes_of(text: str, like: bytes = b"") -> bytes:
     return b"\n".join(line + end for line, end in zip(lines, ends, strict=True))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Line:
     """A line as Slurm reads it.
 
@@ -89,7 +90,7 @@ class Line:
     raw: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ConfFile:
     """One file.
 

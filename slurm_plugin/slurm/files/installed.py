@@ -7,8 +7,8 @@ from pathlib import Path
 
 from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.core.process.run import run
-from slurm_plugin.slurm.queries.printed import parse_version
-from slurm_plugin.slurm.versions import Version
+from slurm_plugin.slurm.environment import slurm_environment
+from slurm_plugin.slurm.versions import Version, parse_version
 
 PLUGIN_FOLDERS = (
     "/usr/lib/x86_64-linux-gnu/slurm-wlm",
@@ -30,6 +30,23 @@ def installed_version() -> Version | None:
         except (CommandError, SlurmError):
             continue
     return None
+
+
+def version_in_use(slurm_conf: Path | str | None) -> Version:
+    """Return the version of Slurm's commands, without loading what calls the others.
+
+    Args:
+        slurm_conf: Path for SLURM_CONF; None or "" lets the command find it.
+
+    Raises:
+        SlurmError: They are not here, or do not answer.
+    """
+    try:
+        return parse_version(
+            run(["scontrol", "--version"], timeout_s=_ANSWER_S, env=slurm_environment(slurm_conf))
+        )
+    except CommandError as exc:
+        raise SlurmError(str(exc)) from exc
 
 
 def plugins(settings: Mapping[str, str]) -> frozenset[str] | None:

@@ -8,7 +8,6 @@ from datetime import datetime
 
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.booking.verification import least_given
-from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.control import JobView, NodeView
 from slurm_plugin.slurm.names import TASK_COLUMNS
 from slurm_plugin.slurm.queries.columns import Columns, Row, cut, known, lines, number
@@ -52,22 +51,6 @@ NAME_COLUMNS: Columns = (*TASK_COLUMNS, ("Name", 1100))
 _SILENT = re.compile(r"(?m)^Slurmctld\(\w+\) at (\S+) is DOWN$")
 _PLACES = re.compile(r"\b(?:gpu|shard)\b[^(,]*\(([^)]*)\)")
 _LAYOUT = re.compile(r"(?m)^ +Nodes=\S+ CPU_IDs=\S* Mem=\d+ GRES=(\S*)")
-
-
-def parse_version(text: str) -> tuple[int, int, int]:
-    """Return the version that `scontrol --version` prints.
-
-    Raises:
-        SlurmError: There is none in the text.
-
-    >>> parse_version("slurm-wlm 22.05.8")
-    (22, 5, 8)
-    """
-    match = re.search(r"(\d+)\.(\d+)\.(\d+)", text)
-    if match is None:
-        raise SlurmError(f"no Slurm version in {text[:80]!r}")
-    major, minor, micro = match.groups()
-    return int(major), int(minor), int(micro)
 
 
 def parse_nodes(content: bytes) -> tuple[NodeView, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from gpumemnet.records import frozen
 from slurm_plugin.core.errors import CommandError, SlurmError
 from slurm_plugin.core.process.run import find_program, run
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 30.0
 _START = re.compile(r"Job \d+ to start at (\S+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Tried:
     """Slurm's answer.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import html
 import json
 from collections.abc import Callable
@@ -115,7 +114,7 @@ SAVED: dict[str, Callable[[str], str]] = {
 
 def said(summary: ModelSummary) -> tuple[object, ...]:
     """What a summary says, but for the line in which it says it."""
-    layers = [dataclasses.replace(layer, line=0) for layer in summary.layers]
+    layers = [layer._replace(line=0) for layer in summary.layers]
     return summary.format, layers, summary.total_params, summary.batch_size, summary.output_bytes
 
 

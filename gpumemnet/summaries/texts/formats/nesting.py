@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gpumemnet.names import Group
 from gpumemnet.summaries.texts import kinds
@@ -124,7 +123,7 @@ def _norms_first(layers: Sequence[Layer]) -> list[Layer]:
         begin = at
         while begin > max(at - _MOST_INSIDE, 0) and _in_a_norm(found[begin - 1]):
             begin -= 1
-        inside = [replace(row, path=(_of(layer),)) for row in found[begin:at]]
+        inside = [row._replace(path=(_of(layer),)) for row in found[begin:at]]
         found[begin : at + 1] = [layer, *inside]
     return found
 
@@ -141,7 +140,7 @@ def _with_paths(layers: Sequence[Layer], starts: dict[int, int]) -> tuple[Layer,
         while around and at < around[-1][0]:
             around.pop()
         layer = layers[at]
-        made.append(replace(layer, path=(_ROOT, *(pair for _, pair in around), *layer.path)))
+        made.append(layer._replace(path=(_ROOT, *(pair for _, pair in around), *layer.path)))
         if layer.is_block and starts[at] < at:
             around.append((max(starts[at], around[-1][0] if around else 0), _of(layer)))
     return tuple(reversed(made))

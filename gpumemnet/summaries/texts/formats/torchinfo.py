@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import NamedTuple
 
 from gpumemnet.errors import SummaryError
@@ -242,7 +241,7 @@ def _layer(row: _Row, kind: str, where: Path, *, cut_off: bool, path: str) -> La
         runs=bool(inputs or outputs) or not shown,
         line=row.line,
     )
-    return replace(layer, is_block=False) if cut_off and of_channels(layer) else layer
+    return layer._replace(is_block=False) if cut_off and of_channels(layer) else layer
 
 
 def _batch_size(rows: list[_Row], *, path: str) -> int | None:

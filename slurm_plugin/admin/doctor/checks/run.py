@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from gpumemnet.records import names_of
 from slurm_plugin.admin.doctor.checks.device_isolation import check_apart
 from slurm_plugin.admin.doctor.checks.gpu_memory import check_gpu_memory
 from slurm_plugin.admin.doctor.checks.gpu_node import check_gpus, check_guard, check_mps, check_servers
@@ -81,7 +82,7 @@ def check_config(facts: Facts) -> Iterator[Finding]:
     else:
         yield ok(subject, f"{facts.config_path}: sharing in {', '.join(names)}")
     usual = Features()
-    for name in facts.config.features.__slots__:
+    for name in names_of(usual):
         if getattr(usual, name) and not getattr(facts.config.features, name):
             yield warn(subject, f"switched off: {name}", rad_toml(facts, "features", name, "true"))
 

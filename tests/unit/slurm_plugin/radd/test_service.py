@@ -255,7 +255,7 @@ from pathlib import Path
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.radd.submission.reload import Reloader
-from slurm_plugin.radd.protocol.reply import log_reply
+from slurm_plugin.radd.protocol.reply_log import log_reply
 from slurm_plugin.radd.service import Service
 from slurm_plugin.slurm.commands import SlurmCommands
 SlurmCommands.version = lambda self: (22, 5, 8)

@@ -14,9 +14,8 @@ from slurm_plugin.slurm.queries.printed import (
     job_view,
     parse_config,
     parse_nodes,
-    parse_version,
 )
-from slurm_plugin.slurm.versions import traits
+from slurm_plugin.slurm.versions import parse_version, traits
 
 DATA = Path(__file__).parents[3] / "data"
 
