@@ -200,7 +200,8 @@ def page() -> str:
     return "\n".join([*lines, ""])
 
 
-def messages_of(part: Part) -> list[tuple[str, str]]:
+@cache
+def messages_of(part: Part) -> tuple[tuple[str, str], ...]:
     """Return messages and the files that contain them, in the order of the code, each once.
 
     Args:
@@ -211,7 +212,7 @@ def messages_of(part: Part) -> list[tuple[str, str]]:
         for path in sorted(CHECKOUT.glob(pattern)):
             for text in _messages_in(_parsed(path), part):
                 found.setdefault(text, str(path.relative_to(CHECKOUT)))
-    return list(found.items())
+    return tuple(found.items())
 
 
 @cache
@@ -232,8 +233,9 @@ def _messages_in(tree: ast.Module, part: Part) -> Iterator[str]:
             part for node in ast.walk(function) if isinstance(node, ast.JoinedStr) for part in node.values
         }
         for node in ast.walk(function):
-            line = getattr(node, "lineno", 0)
-            known = {name: text for at, name, text in assigned if at <= line}  # the last above counts
+            if not isinstance(node, ast.Call | ast.Name | ast.Constant | ast.JoinedStr | ast.IfExp):
+                continue  # no call and no text
+            known = {name: text for at, name, text in assigned if at <= node.lineno}  # the last above counts
             if isinstance(node, ast.Call) and _name(node.func) in part.calls:
                 values: dict[int | str | None, ast.expr] = {each.arg: each.value for each in node.keywords}
                 values |= enumerate(node.args)

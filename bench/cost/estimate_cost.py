@@ -7,6 +7,7 @@ Processor time, best of several runs, so that a busy machine changes little; of 
 
 from __future__ import annotations
 
+import os
 import resource
 import statistics
 import subprocess
@@ -24,7 +25,7 @@ from gpumemnet.summaries.texts.formats.detect import parse_text
 from gpumemnet.training import TrainingSetup
 
 SETUP = TrainingSetup(batch_size=8)
-TURNS = 25
+TURNS = 30
 
 
 def summary(layers: int) -> str:
@@ -57,28 +58,48 @@ def cpu_ms(command: list[str]) -> float:
     return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1e3
 
 
-def whole_process(path: Path) -> tuple[float, float, int]:
-    """Run rad-estimate and an empty program in turns; return medians of ms and of their ratio, and peak RSS in MiB."""
-    # -I: the installed package, as users have it.
-    command = [
-        sys.executable,
-        "-I",
-        "-c",
-        "from slurm_plugin.rad_estimate import main; main()",
-        str(path),
-        "--batch-size",
-        "8",
-    ]
-    pairs = [(cpu_ms(command), cpu_ms([sys.executable, "-I", "-c", "pass"])) for _ in range(TURNS)]
-    taken_ms = statistics.median(own for own, _ in pairs)
-    times = statistics.median(own / empty for own, empty in pairs)
-    # The system's own count for a child begins with this process's memory, so the child reports what it took itself.
-    command[3] = (
-        f"import atexit; atexit.register(lambda: print(open('/proc/self/status').read())); {command[3]}"
-    )
-    status = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    peak_kib = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
-    return taken_ms, times, peak_kib // 1024
+JOB = "#!/bin/sh\n#SBATCH --gpus=1\n#RAD model=m.txt batch_size=8\n"
+TOML = 'default_partition = "gpu"\n[partition.gpu]\ncollocate = true\ngpu_memory_mib = 40000\n'
+ESTIMATE = ("-c", "from slurm_plugin.rad_estimate import main; main()")
+WAYS: dict[str, tuple[str, ...]] = {
+    "rad-estimate TEXT": (*ESTIMATE, "m.txt", "--batch-size", "8"),
+    "cli_filter, at sbatch": ("-m", "slurm_plugin.login.cli_filter", "rad.toml", "request"),
+    "rad-estimate JOB, with rad.toml": (*ESTIMATE, "job.sh"),
+}
+
+
+def whole_processes(folder: Path) -> dict[str, tuple[float, float]]:
+    """Run each way and an empty program in turns; return medians of ms and of their ratio."""
+    (folder / "m.txt").write_text(summary(264))
+    (folder / "job.sh").write_text(JOB)
+    (folder / "rad.toml").write_text(TOML)
+    (folder / "request").write_text('job.sh\n{"command":"sbatch","script":"job.sh","gpus":"1"}\n')
+    os.chdir(folder)
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in WAYS}
+    for _ in range(TURNS):
+        empty = cpu_ms([sys.executable, "-I", "-c", "pass"])
+        for name, words in WAYS.items():
+            os.environ["RAD_CONFIG"] = str(folder / "rad.toml") if "JOB" in name else "/etc/rad/rad.toml"
+            # -I: the installed package, as users have it.
+            own = cpu_ms([sys.executable, "-I", *words])
+            taken[name].append((own, own / empty))
+    return {
+        name: (statistics.median(ms for ms, _ in pairs), statistics.median(times for _, times in pairs))
+        for name, pairs in taken.items()
+    }
+
+
+def peak_mib() -> int:
+    """Return the peak RSS of a rad-estimate of a text, which it reports itself.
+
+    The system's own count for a child begins with this process's memory.
+    """
+    told = f"import atexit; atexit.register(lambda: print(open('/proc/self/status').read())); {ESTIMATE[1]}"
+    words = WAYS["rad-estimate TEXT"][2:]
+    status = subprocess.run(
+        [sys.executable, "-I", "-c", told, *words], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) // 1024
 
 
 def main() -> None:
@@ -101,14 +122,11 @@ def main() -> None:
     print(
         f"profile to estimate: p50 {taken[1500]:.3f} ms, p99 {taken[2970]:.3f} ms; profile of {len(words)} characters"
     )
-    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
-        file.write(summary(264))
-        file.flush()
-        taken_ms, times, rss = whole_process(Path(file.name))
-    print(
-        f"rad-estimate, 270 lines, whole process: {taken_ms:.0f} ms processor time, {times:.1f} times python -c pass, "
-        f"{rss} MiB"
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        found, rss = whole_processes(Path(folder)), peak_mib()
+    for name, (taken_ms, times) in found.items():
+        print(f"{name}: {taken_ms:.0f} ms processor time, {times:.1f} times python -c pass")
+    print(f"rad-estimate TEXT: peak RSS {rss} MiB")
 
 
 if __name__ == "__main__":
