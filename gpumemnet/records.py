@@ -120,9 +120,10 @@ def _first_init(self: Any, **values: Any) -> None:
 def _init_of(kind: Any) -> Any:
     """Return `__init__` of a class: it stores each argument, or its default, in the slot of its name."""
     names: dict[str, Any] = {"_NONE": _NONE}
-    arguments, lines = ["self", "*"], []
+    arguments, lines, is_frozen = ["self", "*"], [], kind.__setattr__ is _refuse
     for name, each in kind._fields_by_name.items():
-        names[f"_set_{name}"] = vars(kind)[name].__set__
+        if is_frozen:
+            names[f"_set_{name}"] = vars(kind)[name].__set__
         value = name
         if "default" in each.stated:
             names[f"_default_{name}"] = each.stated["default"]
@@ -133,7 +134,7 @@ def _init_of(kind: Any) -> Any:
             value = f"_make_{name}() if {name} is _NONE else {name}"
         else:
             arguments.append(name)
-        lines.append(f" _set_{name}(self, {value})")
+        lines.append(f" _set_{name}(self, {value})" if is_frozen else f" self.{name} = {value}")
     if hasattr(kind, "__post_init__"):
         lines.append(" self.__post_init__()")
     exec("\n".join([f"def __init__({', '.join(arguments)}):", *lines]), names)

@@ -83,6 +83,7 @@ def whole_processes(folder: Path) -> dict[str, tuple[float, float]]:
             # -I: the installed package, as users have it.
             own = cpu_ms([sys.executable, "-I", *words])
             taken[name].append((own, own / empty))
+    del os.environ["RAD_CONFIG"]
     return {
         name: (statistics.median(ms for ms, _ in pairs), statistics.median(times for _, times in pairs))
         for name, pairs in taken.items()
@@ -94,10 +95,12 @@ def peak_mib() -> int:
 
     The system's own count for a child begins with this process's memory.
     """
-    told = f"import atexit; atexit.register(lambda: print(open('/proc/self/status').read())); {ESTIMATE[1]}"
+    reporting = (
+        f"import atexit; atexit.register(lambda: print(open('/proc/self/status').read())); {ESTIMATE[1]}"
+    )
     words = WAYS["rad-estimate TEXT"][2:]
     status = subprocess.run(
-        [sys.executable, "-I", "-c", told, *words], check=True, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-I", "-c", reporting, *words], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) // 1024
 

@@ -41,8 +41,7 @@ from slurm_plugin.simulate.result import Result
 from slurm_plugin.simulate.traces.job import TraceJob
 from slurm_plugin.simulate.traces.users import FIRST_USER_ID
 from slurm_plugin.simulate.traces.workloads import measured
-from slurm_plugin.slurm.queries.printed import parse_version
-from slurm_plugin.slurm.versions import NEWEST, Version, requeue_delay_s
+from slurm_plugin.slurm.versions import NEWEST, Version, parse_version, requeue_delay_s
 
 MAKESPAN, COMPLETION, CRASHES = 0.10, 0.15, 1
 """How far a simulation may be from the replay: shares of it, and a count."""

@@ -148,5 +148,8 @@ def test_a_start_loads_few_modules_and_none_that_is_slow(
     )
     loaded -= set(empty.stdout.split())  # what the environment itself loads
     assert within(loaded, HEAVY) | (loaded & (SLOW | unwanted)) == set()
-    ours = within(loaded, {"gpumemnet", "slurm_plugin"})
-    assert (len(ours) <= own, len(loaded - ours) <= others) == (True, True), (len(ours), len(loaded - ours))
+    project = within(loaded, {"gpumemnet", "slurm_plugin"})
+    assert (len(project) <= own, len(loaded - project) <= others) == (True, True), (
+        len(project),
+        len(loaded - project),
+    )
