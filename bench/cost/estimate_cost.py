@@ -62,9 +62,9 @@ JOB = "#!/bin/sh\n#SBATCH --gpus=1\n#RAD model=m.txt batch_size=8\n"
 TOML = 'default_partition = "gpu"\n[partition.gpu]\ncollocate = true\ngpu_memory_mib = 40000\n'
 ESTIMATE = ("-c", "from slurm_plugin.rad_estimate import main; main()")
 WAYS: dict[str, tuple[str, ...]] = {
-    "rad-estimate TEXT": (*ESTIMATE, "m.txt", "--batch-size", "8"),
-    "cli_filter, at sbatch": ("-m", "slurm_plugin.login.cli_filter", "rad.toml", "request"),
-    "rad-estimate JOB, with rad.toml": (*ESTIMATE, "job.sh"),
+    "a text": (*ESTIMATE, "m.txt", "--batch-size", "8"),
+    "sbatch, in cli_filter": ("-m", "slurm_plugin.login.cli_filter", "rad.toml", "request"),
+    "a job, with rad.toml": (*ESTIMATE, "job.sh"),
 }
 
 
@@ -79,7 +79,7 @@ def whole_processes(folder: Path) -> dict[str, tuple[float, float]]:
     for _ in range(TURNS):
         empty = cpu_ms([sys.executable, "-I", "-c", "pass"])
         for name, words in WAYS.items():
-            os.environ["RAD_CONFIG"] = str(folder / "rad.toml") if "JOB" in name else "/etc/rad/rad.toml"
+            os.environ["RAD_CONFIG"] = str(folder / "rad.toml") if "a job" in name else "/etc/rad/rad.toml"
             # -I: the installed package, as users have it.
             own = cpu_ms([sys.executable, "-I", *words])
             taken[name].append((own, own / empty))
@@ -98,7 +98,7 @@ def peak_mib() -> int:
     reporting = (
         f"import atexit; atexit.register(lambda: print(open('/proc/self/status').read())); {ESTIMATE[1]}"
     )
-    words = WAYS["rad-estimate TEXT"][2:]
+    words = WAYS["a text"][2:]
     status = subprocess.run(
         [sys.executable, "-I", "-c", reporting, *words], check=True, stdout=subprocess.PIPE, text=True
     ).stdout
@@ -129,7 +129,7 @@ def main() -> None:
         found, rss = whole_processes(Path(folder)), peak_mib()
     for name, (taken_ms, times) in found.items():
         print(f"{name}: {taken_ms:.0f} ms processor time, {times:.1f} times python -c pass")
-    print(f"rad-estimate TEXT: peak RSS {rss} MiB")
+    print(f"a text: peak RSS {rss} MiB")
 
 
 if __name__ == "__main__":
