@@ -107,6 +107,8 @@ def _as_field(value: Any) -> Any:
     """Return a field for what a class states behind its name: a default, a field, or nothing."""
     if isinstance(value, field):  # type: ignore[arg-type]  # a function only for type checkers
         return value
+    if type(value).__module__ == "dataclasses":
+        raise TypeError("a field as dataclasses makes it; take gpumemnet.records.field")
     return field() if value is _NONE else field(default=value)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 
 from gpumemnet.gpu_memory.allocator.events import Event, Peaks
 from gpumemnet.names import Family
-from gpumemnet.records import frozen
+from gpumemnet.records import field, frozen
 from gpumemnet.units import MIB
 
 DOUBT_FIXED_BYTES = 16 * MIB

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from gpumemnet.errors import TraceError
 from gpumemnet.gpu_memory.allocator.events import Event
 from gpumemnet.names import Family, Precision
-from gpumemnet.records import frozen
+from gpumemnet.records import field, frozen
 from gpumemnet.tracing.trace.build import move_to_cuda, unfilled
 from gpumemnet.tracing.trace.checkpoint import switch_on
 from gpumemnet.tracing.trace.cuda.device import pretended_cuda

@@ -124,6 +124,14 @@ def test_what_changes_equals_itself_alone() -> None:
     assert count == count and count != Count(number=1, seen=[3])
 
 
+def test_a_field_of_dataclasses_is_refused() -> None:
+    with pytest.raises(TypeError, match="records.field"):
+
+        @frozen
+        class Wrong:
+            words: list[str] = dataclasses.field(default_factory=list)
+
+
 def test_a_class_costs_no_slow_module() -> None:
     code = (
         "import sys; from gpumemnet.records import frozen, replace\n"
