@@ -232,6 +232,18 @@ def test_a_summary_is_asked_about_as_a_job_for_one_gpu(folder: Path) -> None:
     assert second.startswith("requests shard:") and second.endswith(" in partition gpu")
 
 
+def test_an_input_that_no_job_can_state_counts_here_and_sbatch_does_not_know_it(folder: Path) -> None:
+    net = "Net(\n  (c): Conv1d(1, 64, kernel_size=(80,), stride=(4,))\n  (fc): Linear(64, 35, bias=True)\n)\n"
+    (folder / "wave.txt").write_text(net)
+    done = run(folder, "wave.txt", "--batch-size=32", "--input=32x1x480000", "--json")
+    assumed = json.loads(run(folder, "wave.txt", "--batch-size=32", "--json").stdout)
+    stated = json.loads(done.stdout)
+    assert stated["estimate_mib"] > 2 * assumed["estimate_mib"] and "sbatch" not in stated
+    assert any("a job cannot state --input" in line for line in stated["warnings"])
+    refused = run(folder, "wave.txt", "--batch-size=32", "--input=32x1x480000", "--ask")
+    assert refused.returncode == 2 and "leave one of both out" in refused.stderr
+
+
 def test_from_standard_input(folder: Path) -> None:
     done = run(folder, "-", "--json", stdin=JOB.format(words="memory=9G"))
     assert json.loads(done.stdout)["sbatch"]["gres"] == "shard:5"

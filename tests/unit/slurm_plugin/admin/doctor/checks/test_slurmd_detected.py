@@ -49,7 +49,9 @@ def test_a_file_of_gres_conf_that_is_no_device_is_found(tmp_path: Path) -> None:
     here = read_detected(HARDWARE, 2 * error + GRES)
     assert here is not None and (here.gpus, here.no_devices) == (2, ("/dev/gpu1",))
     found = reported(tmp_path, "NodeName=n1 Gres=gpu:2,shard:78", here)
-    assert [each.level for each in found] == ["fail", "ok"] and found[0].text.startswith("/dev/gpu1 is no device")
+    assert [each.level for each in found] == ["fail", "ok"] and found[0].text.startswith(
+        "/dev/gpu1 is no device"
+    )
     assert "/dev/nvidia0" in found[0].fix
 
 
