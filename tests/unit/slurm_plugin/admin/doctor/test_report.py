@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -761,6 +762,20 @@ class TestGather:
             fill(folder)
             (found,) = check_daemons(gather(config, {}, SystemClock()))
         assert found.subject == "space" and str(tmp_path / "run") in found.text
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
+    def test_a_log_folder_that_radds_user_may_not_write_to_is_found(self, tmp_path: Path):
+        config = self.files(tmp_path)
+        log = tmp_path / "log"
+        log.mkdir(mode=0o755)
+        (tmp_path / "radd.sock").touch()
+        with (tmp_path / "slurm.conf").open("a") as conf:
+            conf.write("SlurmUser=nobody\n")
+        config.write_text(config.read_text().replace("run = ", f'log = "{log}"\nrun = ', 1))
+        (found,) = check_daemons(gather(config, {}, SystemClock()))
+        assert (found.level, found.subject) == ("warn", "radd") and f"not write to {log}" in found.text
+        subprocess.run(found.actions[0].argv, check=True)
+        assert not list(check_daemons(gather(config, {}, SystemClock())))
 
     def answered(self, tmp_path: Path, answer: bytes) -> Facts:
         """Return what is found next to a radd that answers so."""
