@@ -109,6 +109,16 @@ def test_one_that_answers_among_those_that_do_not(tmp_path: Path, answering: Cal
     assert fleet.user(job.user_id) != "" and job.job_id == 7
 
 
+def test_a_monitor_that_answers_for_two_nodes_is_counted_once_and_named(tmp_path: Path):
+    clock = FakeClock()
+    place = ("127.0.0.1", node(tmp_path, time_s=clock.now_s()))
+    gatherer = Gatherer({"n0": place, "n1": place}, clock=clock, queue=None)
+    for _ in range(2):
+        fleet = gatherer.look()
+        assert [one.trouble for one in fleet.nodes] == ["", "the rad-monitor of n0 answers for it"]
+        assert len(list(fleet.gpus())) == 1
+
+
 def test_what_a_silent_node_reported_last_is_kept_and_an_old_state_is_named(tmp_path: Path):
     clock = FakeClock()
     port = node(tmp_path, time_s=clock.now_s())
