@@ -264,6 +264,22 @@ def test_observe_and_off_say_what_sbatch_says_then_nothing(folder: Path) -> None
 
 
 @pytest.mark.parametrize(
+    ("words", "would"),
+    [
+        ("memory=9G", "would request shard:5"),
+        ("policy=exclusive", "would request shard:20"),
+        ("memory=60G", "would refuse it: RAD: the job was refused: requested 60.0 GiB"),
+    ],
+)
+def test_where_rad_observes_a_user_reads_what_it_would_do(folder: Path, words: str, would: str) -> None:
+    (folder / "rad.toml").write_text(TOML.format(mode="observe"))
+    (folder / "job.sh").write_text(JOB.format(words=words))
+    (line,) = run(folder, "job.sh").stdout.splitlines()
+    assert line.startswith(f"requests gpu:1 in partition gpu; RAD only observes here and {would}"), line
+    assert "observes" not in run(folder, "job.sh", "--options=-p plain").stdout
+
+
+@pytest.mark.parametrize(
     ("mode", "more", "options", "lines"),
     [
         ("enforce", "", "", 3),
