@@ -155,7 +155,8 @@ def check_controller(facts: Facts) -> Iterator[Finding]:
     elif facts.radd == "ok":
         yield ok("radd", "answers")
     else:
-        yield fail("radd", facts.radd or "no answer", command("systemctl restart radd"))
+        verb = "restart" if facts.units.get("radd", "active") == "active" else "enable --now"
+        yield fail("radd", facts.radd or "no answer", command(f"systemctl {verb} radd"))
     if facts.undecided:
         text = (
             f"{facts.undecided} submissions went undecided, as radd heard since it started, some within a day"

@@ -800,7 +800,15 @@ class TestGather:
         config = self.files(tmp_path)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(tmp_path / "radd.sock"))
-        assert "no answer" in (gather(config, {}, SystemClock()).radd or "")
+        facts = gather(config, {}, SystemClock())
+        assert "no answer" in (facts.radd or "")
+        for state, verb in (
+            ("active", "restart"),
+            ("inactive", "enable --now"),
+            ("disabled", "enable --now"),
+        ):
+            found = check_controller(dataclasses.replace(facts, units={"radd": state}))
+            assert [each.fix for each in found if each.subject == "radd"] == [f"run: systemctl {verb} radd"]
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="needs a key that root alone can open")
     def test_an_open_key_is_said(self, tmp_path: Path):

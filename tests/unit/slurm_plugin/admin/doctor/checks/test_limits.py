@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from slurm_plugin.admin.billing import fair, line, parse_weights, unit
 from slurm_plugin.admin.doctor.checks.limits import check_limits
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.core.config.load import Config, PartitionConfig
+from slurm_plugin.slurm.files.conf_lines import read_conf
 from slurm_plugin.slurm.queries.limits import Limit, parse_limits
 from slurm_plugin.slurm.queries.live import Live
 from tests.unit.slurm_plugin.admin.doctor.test_report import GOOD
@@ -68,6 +70,21 @@ def site(
 
 def found(facts: Facts) -> list[tuple[str, str, str]]:
     return [(each.level, each.text, each.fix) for each in check_limits(facts) if each.level != "ok"]
+
+
+def test_what_slurm_conf_says_already_needs_a_restart_alone(tmp_path: Path) -> None:
+    """Right after `rad install --edit-slurm` doctor showed the same lines again."""
+    conf = tmp_path / "slurm.conf"
+    weights = "TRESBillingWeights=GRES/gpu=138,GRES/shard=1"
+    facts = dataclasses.replace(site(QOS, counted="gres/gpu", weights="GRES/gpu=1"), slurm_conf_path=conf)
+    for counted, billed in (("gres/gpu", ""), ("gres/gpu,gres/shard", weights)):
+        conf.write_text(f"AccountingStorageTRES={counted}\nPartitionName=gpu Nodes=n[1-2] {billed}\n")
+        fixes = [fix for _, _, fix in found(dataclasses.replace(facts, slurm=read_conf(conf)))][:2]
+        if billed:
+            assert fixes == ["run: systemctl restart slurmctld"] * 2
+        else:
+            assert f"{conf}:1: AccountingStorageTRES=gres/gpu,gres/shard" in fixes[0]
+            assert f"{conf}:2: PartitionName=gpu Nodes=n[1-2] {weights}" in fixes[1]
 
 
 def test_a_limit_that_counts_both_is_right() -> None:
