@@ -213,6 +213,18 @@ def test_slurmctlds_own_word_goes_before_the_files():
     assert [each.fix for each in reported] == ["run: systemctl restart slurmctld"]
 
 
+def test_partitions_on_the_same_nodes_that_rad_toml_does_not_name_are_said():
+    for nodes, said in (("n1", True), ("ALL", True), ("c1", False)):
+        lines = (*NODES, {"nodename": "c1"}, {"partitionname": "all", "nodes": nodes})
+        facts = dataclasses.replace(GOOD, slurm=ConfFile(settings=SLURM, lines=lines))
+        found = [each for each in examine(facts) if each.subject == "partitions"]
+        assert [each.level for each in found] == ["ok"] * said
+        assert all(
+            "gpu has nodes in common with all, which rad.toml does not name" in each.text for each in found
+        )
+        assert troubles(facts) == []
+
+
 def test_on_a_configless_node_a_fix_is_for_the_controllers_files():
     """Seen on 24.11.5: such a node gets slurm.conf, gres.conf, cgroup.conf and cli_filter.lua, and no folder."""
     lua = {"job_submit": None, "cli_filter": GOOD.lua["cli_filter"]}
