@@ -118,7 +118,7 @@ async def _ask(place: Place, slots: asyncio.Semaphore) -> NodeStatus | str:
         except asyncio.TimeoutError:  # not TimeoutError on Python 3.10
             return f"no answer in {ANSWER_S:g} s"
         except ConnectionRefusedError:
-            return f"no connection to {place[0]}:{place[1]}; set telemetry.serve in its rad.toml"
+            return f"set telemetry.serve in its rad.toml; nothing listens at {place[0]}:{place[1]}"
         except (OSError, WireError) as exc:
             return one_line(getattr(exc, "strerror", None) or str(exc), 120)
 
