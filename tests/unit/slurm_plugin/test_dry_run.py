@@ -167,6 +167,8 @@ def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path
         ("#SBATCH --gpus=1\n#RAD memory=100M", "memory=100M is less than a process uses without a model ("),
         ("#SBATCH --gpus=1 --comment=RAD:memory=6G", "is no rad: directive; write rad:memory=6G"),
         ("#SBATCH --gpus=1 --comment=rad=memory=6G", "is no rad: directive; write rad:memory=6G"),
+        ("#SBATCH --gpus=1 --comment='x;rad:memory=6G,gpus=1'", "write rad:memory=6G,gpus=1"),
+        ("#SBATCH --gpus=1 --comment='rad; memory=6G'", "is no rad: directive; write rad:memory=6G"),
         ("#SBATCH --gpus=1 --comment='rad: memory=6G'", "nothing follows rad:; write rad:memory=6G"),
     ],
 )
