@@ -19,6 +19,7 @@ from gpumemnet.tracing.script.files import COMMAND
 from gpumemnet.tracing.script.libraries import sharded
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
 from gpumemnet.tracing.script.seen import Seen, users
+from gpumemnet.tracing.script.streams import further_bytes
 from gpumemnet.tracing.trace import course as courses
 from gpumemnet.tracing.trace import memory_of
 from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
@@ -79,6 +80,7 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         reserved_bytes=profile.reserved_bytes,
         growing_bytes=max(profile.reserved_bytes - fixed, 0),
         growing=seen.growth,
+        streams_bytes=further_bytes(recorder),
     )
     return SavedProfile(
         profiles=(profile._replace(doubt_bytes=further),),
