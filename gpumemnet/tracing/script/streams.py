@@ -55,9 +55,11 @@ class Stream(Event):
         return None
 
 
-for _base, _ours in (("_StreamBase", Stream), ("_EventBase", Event)):
-    if hasattr(getattr(torch, "_streambase", None), _base):  # of some releases; torch.compile's imports insist on them
-        getattr(torch._streambase, _base).register(_ours)  # type: ignore[attr-defined]
+# torch.compile's imports in some releases insist on these.
+_bases = vars(getattr(torch, "_streambase", object))
+for _name, _ours in (("_StreamBase", Stream), ("_EventBase", Event)):
+    if _name in _bases:
+        _bases[_name].register(_ours)
 
 
 class Streams:
