@@ -3,7 +3,8 @@
     PYTHONPATH=bench:. python bench/simulation/many_users.py TRACE ...
 
 The traces, and four drawn from their workloads, on two GPUs, relative to whole GPUs; memory as measured on an H200. The
-mean over the traces and SEEDS deals. A second table has one job of one user next to ten of each other user, where a GPU
+mean over the traces and SEEDS deals. With --compute-overcommit the first table compares these values in the place of
+servers, each user with a server of its own. A second table has one job of one user next to ten of each other user, where a GPU
 has one server: how much slower the jobs of either are than alone.
 """
 
@@ -81,22 +82,24 @@ def slowdowns_of(result: Result, kind: str) -> Iterator[float]:
             yield job.ran_s / (job.start_up_s + job.trace.duration_s)
 
 
-def by_users(questions: Sequence[Question]) -> None:
-    """Print the table by number of users and scope of a server."""
-    print("| users | `mps_server` | makespan | mean completion | P95 slowdown |\n|---|---|---|---|---|")
+def by_users(
+    questions: Sequence[Question], numbers: Sequence[int], key: str, values: Sequence[object]
+) -> None:
+    """Print the table by number of users and value of a setting."""
+    print(f"| users | `{key}` | makespan | mean completion | P95 slowdown |\n|---|---|---|---|---|")
     whole = [metrics(run(replace(question, baseline="whole"))) for question in questions]
-    for users in USERS:
-        for scope in SCOPES:
+    for users in numbers:
+        for value in values:
             rows = []
             for question, alone in zip(questions, whole, strict=True):
-                settings = replace(question.settings, mps_server=scope)
+                settings = replace(question.settings, **{key: value})  # type: ignore[arg-type]
                 for seed in SEEDS:
                     found = metrics(run(replace(question, settings=settings, users=users, seed=seed)))
                     rows.append(
                         [found[name] / (1 if "slowdown" in name else alone[name]) for name in FIGURES]
                     )
             means = [statistics.fmean(column) for column in zip(*rows, strict=True)]
-            print(f"| {users} | {scope} | " + " | ".join(f"{mean:.2f}" for mean in means) + " |", flush=True)
+            print(f"| {users} | {value} | " + " | ".join(f"{mean:.2f}" for mean in means) + " |", flush=True)
 
 
 def by_jobs(questions: Sequence[Question]) -> None:
@@ -122,6 +125,8 @@ def main() -> None:
     parser.add_argument("traces", type=Path, nargs="+")
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--gpu-memory-mib", type=int, default=143_000)
+    parser.add_argument("--compute-overcommit", type=float, nargs="+")
+    parser.add_argument("--users", type=int, nargs="+", default=USERS)
     options = parser.parse_args()
     given = [rewritten(list(csv.DictReader(trace.read_text().splitlines()))) for trace in options.traces]
     known = [row for rows in given for row in rows]
@@ -139,7 +144,11 @@ def main() -> None:
                 min_age_reserve_s=14_400.0,
             )
 
-        by_users([asked(f"even{k}", rows) for k, rows in enumerate(traces)])
+        even = [asked(f"even{k}", rows) for k, rows in enumerate(traces)]
+        if options.compute_overcommit:
+            by_users(even, options.users, "compute_overcommit", options.compute_overcommit)
+            return
+        by_users(even, options.users, "mps_server", SCOPES)
         by_jobs([asked(f"uneven{k}", uneven(rows)) for k, rows in enumerate(traces)])
 
 

@@ -228,7 +228,7 @@ def test_sighup_takes_a_good_file_and_keeps_the_old_one_from_a_bad_one(radd: Rad
     assert fallback["partitions"] == {}, "without radd, observe changes nothing either"
     observed = submit(hooks, comment="rad:memory=4G")
     assert (observed["job"]["gres"], observed["job"]["comment"]) == ("gres:gpu:1", "rad:memory=4G")
-    assert "observe:-shared-shard:4" in radd.log()
+    wait_until(lambda: "observe:-shared-shard:4" in radd.log())
 
 
 def test_sigterm_ends_it_cleanly(radd: Radd) -> None:
