@@ -19,10 +19,10 @@ from gpumemnet.tracing.script.files import COMMAND
 from gpumemnet.tracing.script.libraries import sharded
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
 from gpumemnet.tracing.script.seen import Seen, users
-from gpumemnet.tracing.script.streams import further_bytes
 from gpumemnet.tracing.trace import course as courses
 from gpumemnet.tracing.trace import memory_of
 from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
+from gpumemnet.tracing.trace.recording.pools import further_bytes
 from gpumemnet.tracing.trace.recording.recorder import Recorder
 from gpumemnet.tracing.trace.session import Trace, family_of, is_recurrent
 from gpumemnet.tracing.trace.uncertainty import widened

@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch")
 
 from traced import saved  # noqa: E402
 
-from gpumemnet.tracing.script.streams import COUNT, Streams, further_bytes  # noqa: E402
+from gpumemnet.tracing.script.streams import Streams  # noqa: E402
+from gpumemnet.tracing.trace.recording.pools import COUNT, further_bytes  # noqa: E402
 from gpumemnet.tracing.trace.recording.recorder import Recorder  # noqa: E402
 from gpumemnet.tracing.trace.recording.workspace import Workspaces  # noqa: E402
 from gpumemnet.tracing.trace.uncertainty import STREAMS  # noqa: E402
