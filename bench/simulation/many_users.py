@@ -4,8 +4,8 @@
 
 The traces, and four drawn from their workloads, on two GPUs, relative to whole GPUs; memory as measured on an H200. The
 mean over the traces and SEEDS deals. With --compute-overcommit the first table compares these values in the place of
-servers, each user with a server of its own. A second table has one job of one user next to ten of each other user, where a GPU
-has one server: how much slower the jobs of either are than alone.
+servers, each user with a server of its own. A second table has one job of one user next to ten of each other user,
+where a GPU has one server: how much slower the jobs of either are than alone.
 """
 
 from __future__ import annotations
