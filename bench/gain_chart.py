@@ -37,6 +37,8 @@ def recorded() -> dict[str, dict[str, float]]:
     runs: dict[str, list[dict[str, float]]] = {}
     for path in sorted(REPLAYS.glob(f"{TRACE}-*users6*.json.xz")):
         replay = json.loads(lzma.decompress(path.read_bytes()))
+        if replay.get("faulty") or "compute_overcommit" in replay["settings"]:
+            continue
         server = replay["settings"].get("mps_server", "").strip('"')
         runs.setdefault(", ".join(filter(None, (replay["policy"], server))), []).append(replay["figures"])
     return {

@@ -6,7 +6,7 @@ Each job is simulated as it was replayed: when it came, its loader, its memory, 
 in that run. How long it takes to its first step, and from there, is what it took in the run with whole GPUs of the same
 trace and compression that is nearest in time, which must be among the files; how long Slurm takes from one end to the
 next start is drawn from what it took there. Nothing is set by hand. Which GPU is idle when hangs on tenths of a second,
-so each run is simulated DRAWS times, and medians are compared.
+so each run is simulated DRAWS times, and medians are compared. Replays with faults are left out: it has none.
 
 Prints a row for each run; the exit status is 1 if any is further off than MAKESPAN, COMPLETION or CRASHES. A run that
 was cut off is compared at its cut: how many jobs were done, and when those came to their ends.
@@ -30,6 +30,7 @@ from slurm_plugin.admin.report.runs import run_record
 from slurm_plugin.core.booking.size import compute_shards
 from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.errors import SlurmError
+from slurm_plugin.core.placement.servers import server_key
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import from_mib, shards_for
 from slurm_plugin.simulate.cluster import PARTITION, Cluster
@@ -186,7 +187,9 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
             job.load = replace(job.load, exchanges_per_s=0.0)
         if run["policy"] == WITHOUT_MPS:
             job.load = replace(job.load, sliced=True)
-        job.load = replace(job.load, server=str(job.user_id))
+        scope = run["settings"].get("mps_server", '"user"').strip('"') if managed else "user"
+        key = server_key(scope, user_id=job.user_id, account="", job_id=job.trace.number)
+        job.load = replace(job.load, server=key)
     return Engine(cluster, sorted(jobs, key=lambda job: job.trace.submit_s)).run()
 
 
@@ -326,7 +329,7 @@ def main() -> int:
         help="jobs of several GPUs that shared them book what they would today: by time",
     )
     options = parser.parse_args()
-    runs = [run_record(path) for path in options.runs]
+    runs = [run for run in map(run_record, options.runs) if not run.get("faulty")]
     if options.by_time:
         runs = [by_time(run) for run in runs]
     off = report([run for run in runs if not run["cut"]])

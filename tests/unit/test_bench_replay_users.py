@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "simulation"))
 
 from paths import CHECKOUT
+from replay.fault_cost import costs_s
 from replay.options import name_of, run_parser
 from replay.plan import plan
 from replay.predict import predict
@@ -191,3 +192,20 @@ def test_a_server_of_trainings_runs_each_and_shows_how_it_ended(tmp_path: Path) 
         server.kill()
         server.wait()
     assert done.returncode == 1 and "standin.py" in done.stderr, done.stderr
+
+
+def completed(name: str, end_s: float, *, faults: bool = False) -> dict[str, object]:
+    return {"name": name, "submit_s": 1.0, "runs": [{"end_s": 2.0}, {"end_s": end_s}], "faults": faults}
+
+
+def test_a_fault_costs_a_job_what_its_last_run_ends_later_than_without() -> None:
+    without = [[completed("a", 5.0), completed("b", 9.0)], [completed("a", 7.0), completed("b", 9.0)]]
+    faulty = [completed("a", 16.0), completed("b", 8.0), completed("c", 3.0, faults=True)]
+    assert costs_s(faulty, without) == {"a": 10.0, "b": -1.0}
+
+
+def test_replays_with_faults_and_without_have_different_labels() -> None:
+    replays = CHECKOUT / "docs" / "results" / "replay"
+    name = "philly_t1-magm-rad-c180-share_multi_gpu=true-mps_server=gpu-pass4h-users6"
+    runs = read_runs([replays / f"{name}{kind}-nccl-r1.json.xz" for kind in ("", "-faulty3")])
+    assert runs[1].way == f"{runs[0].way} faulty=3"

@@ -40,6 +40,7 @@ TABLES = {
         (
             f"philly_t1-magm-rad-c180-{SHARES}-users6-nccl-r1",
             f"philly_t1-magm-rad-c180-{SHARES}-users6-nccl-r2",
+            f"philly_t1-magm-rad-c180-{SHARES}-users6-nccl-r3",
         ),
         (
             f"philly_t1-magm-rad-c180-{ONE_SERVER}-users6-nccl-r1",
@@ -51,6 +52,12 @@ TABLES = {
         (),
         (f"mix90-magm-rad-c180-first70-{SHARES}-users6-nccl-r1",),
         (f"mix90-magm-rad-c180-first70-{ONE_SERVER}-users6-nccl-r1",),
+    ),
+    "heavy60, six users": (
+        ("heavy60-whole-c200-nccl-r1",),
+        (),
+        (f"heavy60-magm-rad-c200-{SHARES}-users6-nccl-r1",),
+        (),
     ),
     "philly_t1, one H100": (
         ("philly_t1-whole-g1-c200-first32-r1",),
@@ -76,7 +83,7 @@ def figures(names: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def value(runs: list[dict[str, Any]], key: str, unit: str, whole: list[dict[str, Any]]) -> str:
-    """Return a cell: the mean, half the difference of two runs where that is not nothing, the share of whole GPUs."""
+    """Return a cell: the mean, half the range of several runs where that is not nothing, the share of whole GPUs."""
     found = [run[key] / (1000 if unit == "kJ" else 1) for run in runs]
     if not found:
         return ""

@@ -166,6 +166,8 @@ def _read(path: Path) -> Run:
             named.append(f"bf_min_age_reserve={passed_s * row['compress'] / 3600:g}h")
         if (row.get("users") or 1) > 1:
             named += [f"{name}={row[name]}" for name in ("users", "seed") if row[name] is not None]
+        if row.get("faulty"):
+            named.append(f"faulty={row['faulty']}")
         return Run(
             trace=row["trace"],
             policy=row["policy"],
