@@ -1,13 +1,15 @@
-"""What cudnn.benchmark changes, measured: python bench/settings/settings_tables.py docs/results/settings.jsonl.xz.
+"""What cudnn.benchmark and other settings change: python bench/settings/settings_tables.py docs/results/settings.jsonl.xz.
 
 Rows are those of measure_programs.py for settings.txt, packed by keep_rows.py. Of each network: the process' peak
-without the flag, what the process held with it once the trials were over, and the trials' own peak.
+without the flag, what the process held with it once the trials were over, and the trials' own peak. Of other settings:
+how far the process' peak moved.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import re
 import statistics
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,6 +24,11 @@ from program_tables import needed_bytes
 from gpumemnet.units import MIB
 
 FLAG = " --benchmark"
+_OF_A_PAIR = {"settings/train.py", "--precision", "amp", "--channels-last"}
+_SETTING = re.compile(
+    r"env (?P<variable>(?!CUBLAS)\S+) | --(?P<option>(?:no-)?tf32|deterministic|fraction|empty-cache|smaller)\b"
+)
+_VALUES = re.compile(r"env \S+ | --(?:no-)?tf32| --deterministic| --(?:fraction|empty-cache|smaller) \S+")
 LINE = "| {:22} | {:>5} | {:>7} | {:>7} | {:>6} | {:>7} | {:>7} |"
 
 
@@ -64,9 +71,9 @@ def pairs(rows: Iterable[dict[str, Any]]) -> Iterator[Pair]:
     measured = {row["script"]: row for row in rows if row["kind"] == "measured" and works(row)}
     for line, plain in sorted(measured.items()):
         tried = measured.get(line + FLAG)
-        if FLAG in line or tried is None:
-            continue
         words = line.split()
+        if FLAG in line or tried is None or set(words) - _OF_A_PAIR - set(words[1:4]):
+            continue
         yield Pair(
             network=words[1],
             batch_size=int(words[3]),
@@ -75,6 +82,54 @@ def pairs(rows: Iterable[dict[str, Any]]) -> Iterator[Pair]:
             held_bytes=needed_bytes(tried, benchmark=True),
             trials_bytes=tried["process_peak_bytes"],
         )
+
+
+class Change(NamedTuple):
+    """What settings other than the flag change in one network.
+
+    Attributes:
+        network: Its name.
+        settings: Their names, joined by "and".
+        share: What they changed, as a share of the peak without them.
+    """
+
+    network: str
+    settings: str
+    share: float
+
+
+def changes(rows: Iterable[dict[str, Any]]) -> Iterator[Change]:
+    """Yield what other settings change, of each network that was measured with them and without.
+
+    Args:
+        rows: Packed ones.
+    """
+    measured = {row["script"]: row for row in rows if row["kind"] == "measured" and works(row)}
+    for line, row in sorted(measured.items()):
+        found = [one["variable"] or one["option"] for one in _SETTING.finditer(line)]
+        plain = measured.get(_VALUES.sub("", line))
+        if not found or FLAG in line or plain is None:
+            continue
+        share = row["process_peak_bytes"] / plain["process_peak_bytes"] - 1
+        yield Change(line.split("settings/train.py ")[1].split()[0], " and ".join(found), share)
+
+
+def by_setting(found: Iterable[Change]) -> Iterator[str]:
+    """Yield the lines of a table: what each setting changes, and in which network most.
+
+    Args:
+        found: The changes.
+    """
+    yield "| setting | networks | least | median | most | of |"
+    yield "|---|---|---|---|---|---|"
+    members: dict[str, list[Change]] = {}
+    for one in found:
+        members.setdefault(one.settings, []).append(one)
+    for name, ones in sorted(members.items(), key=lambda item: -max(one.share for one in item[1])):
+        shares = [one.share for one in ones]
+        most = max(ones, key=lambda one: one.share)
+        cells = " | ".join(f"{value:+.1%}" for value in (min(shares), statistics.median(shares), most.share))
+        yield f"| {name} | {len(ones)} | {cells} | {most.network} |"
 
 
 def table(found: Iterable[Pair]) -> Iterator[str]:
@@ -141,10 +196,11 @@ def main() -> None:
     )
     parser.add_argument("rows", type=Path)
     options = parser.parse_args()
-    found = list(pairs(read(options.rows)))
+    rows = read(options.rows)
+    found = list(pairs(rows))
     for name, members in kinds(found).items():
         print(f"{name}:", "", *table(members), "", sep="\n")
-    print(*summary(found), sep="\n")
+    print(*summary(found), "", *by_setting(changes(rows)), sep="\n")
 
 
 if __name__ == "__main__":
