@@ -6,10 +6,11 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from textwrap import shorten
 
 from lab.cluster import Cluster
 from lab.config import shards_of
-from lab.examples import EXAMPLES, Example, Row, Timed, whole_gpu_end_s
+from lab.examples import EXAMPLES, PEOPLE, Example, Row, Timed, whole_gpu_end_s
 from lab.jobs import ENDED, Jobs
 from lab.place import ClusterSpec, NodeSpec
 from lab.watch import Watcher
@@ -22,6 +23,8 @@ from slurm_plugin.monitor.gpus.telemetry import Telemetry
 NODE_NAME = "n0"
 TIME_LIMIT_S = 110.0
 SAMPLE_S = 0.1
+LINE = 110
+"""Most characters of a quoted sentence."""
 NEXT = """
 Try next:
   make lab-up                                                       a cluster that stays up
@@ -68,6 +71,8 @@ class Demo:
             self._start_s = cluster.clock.monotonic_s()
             kind = "real" if self._node.devices else "simulated"
             self._say(f"Slurm is up: node {self._node.name} with {len(self._node.gpu_mib)} {kind} GPUs")
+            accounts = " and ".join(f"{name} (as user {user})" for user, name in PEOPLE.items())
+            self._say(f"{accounts} submit jobs")
             rows = self._follow(self._submit())
         finally:
             cluster.down()
@@ -98,7 +103,7 @@ class Demo:
                 self._say(f"         {example.name} is left out: the node has too few GPUs")
                 continue
             answer = self._jobs.submit(*example.sbatch, user=example.user)
-            self._say(f"{self._clock()} user {example.user} submits {example.name}: job {answer.job_id}")
+            self._say(f"{self._clock()} {PEOPLE[example.user]} submits {example.name}: job {answer.job_id}")
             for line in answer.messages.splitlines():
                 self._say(f"         {line}")
             submitted.append((example, answer.job_id, answer.messages))
@@ -167,7 +172,9 @@ class Demo:
             self._waited.setdefault(job_id, []).append(self._cluster.clock.monotonic_s() - self._start_s)
             self._say(f"{self._clock()} {name} runs ({f'{shards} shards' if shards else 'whole GPUs'})")
         elif state == "PENDING" and restarts:
-            self._say(f"{self._clock()} {name} is back in the queue: {fields.get('AdminComment', '')}")
+            self._say(
+                f"{self._clock()} {name} is back in the queue: {why_back(fields.get('AdminComment', ''))}"
+            )
         elif state in ENDED:
             self._ended_s[job_id] = self._cluster.clock.monotonic_s() - self._start_s
             self._say(f"{self._clock()} {name} {state.lower()}")
@@ -220,6 +227,12 @@ class Demo:
         if self._watcher.fullest_share > 1.0:
             faults.append("a GPU used more than its memory")
         return faults
+
+
+def why_back(admin_comment: str) -> str:
+    """Return a note's sentence, whole words of it that fit on a line."""
+    note = read_note(admin_comment)
+    return shorten(admin_comment if note is None else note.detail, LINE, placeholder=" ...")
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

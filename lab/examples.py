@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from lab.watch import Run
 from slurm_plugin.core.units import human
 
+PEOPLE = {"nobody": "alice", "games": "bob"}
+"""Names under which the demo shows the accounts that every machine has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:

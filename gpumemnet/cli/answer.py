@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gpumemnet.errors import GpuMemNetError, SetupError, TraceError
 from gpumemnet.estimate import Estimate
@@ -19,9 +20,12 @@ from gpumemnet.profile.record import ModelProfile
 from gpumemnet.summaries.texts.read import read
 from gpumemnet.training import TrainingSetup
 
+if TYPE_CHECKING:
+    from gpumemnet.tracing.saved.record import SavedProfile
+
 FROM_TEXT = "estimated from its model's text instead"
 """Warning of an estimate without a trace."""
-_NO_PYTHON = "name the Python that trains before it: rad-estimate -- python "
+_NO_PYTHON = "name the Python that trains before it: rad-estimate {}-- python "
 _NO_TORCH = (
     "; run it where it trains: after `conda activate` or `module load`, or by that environment's own python"
 )
@@ -88,12 +92,13 @@ def for_script(
     """
     import shutil  # only a script needs these
 
-    from gpumemnet.tracing.saved import record
     from gpumemnet.tracing.script import start
     from gpumemnet.tracing.script.failures import OWN
 
     if command[0].endswith(".py") and shutil.which(command[0]) is None:
-        raise SetupError(f"{command[0]}: {_NO_PYTHON}{command[0]}")
+        options = "" if save is None else f"--save {shlex.quote(str(save))} "
+        raise SetupError(f"{command[0]}: {_NO_PYTHON.format(options)}{command[0]}")
+    _check_writable(save)
     found = start.run(command, environment=os.environ)
     if isinstance(found, start.Untraced):
         torch = _NO_TORCH if "No module named 'torch'" in found.why else ""
@@ -106,9 +111,36 @@ def for_script(
         except GpuMemNetError as exc:
             raise TraceError(f"{why}; its model's text was not sufficient either: {exc}") from exc
         return result, (why, FROM_TEXT, *warnings)
+    from gpumemnet.tracing.saved.choose import choose
+
+    choose(found, setup, path=str(save or "m.rad"))  # a trace of another training is not saved
     if save is not None:
-        record.write(found, save)
+        _write(found, save)
     return for_summary(found.to_text(), setup, gpu=gpu)
+
+
+def _check_writable(save: Path | None) -> None:
+    """Check before a trace, which takes minutes, that its file can be written.
+
+    Raises:
+        SetupError: It cannot.
+    """
+    if save is None:
+        return
+    if save.is_dir() or not save.name:
+        raise SetupError(f"--save {save}: a folder; name a file, such as {save / 'm.rad'}")
+    if not os.access(save.parent, os.W_OK | os.X_OK):
+        why = "may not be written to" if save.parent.is_dir() else "is not there"
+        raise SetupError(f"--save {save}: the folder {save.parent} {why}; name a file in a folder of yours")
+
+
+def _write(found: SavedProfile, save: Path) -> None:
+    from gpumemnet.tracing.saved import record  # only a trace needs it
+
+    try:
+        record.write(found, save)
+    except OSError as exc:
+        raise SetupError(f"--save {save}: {exc.strerror}; name another file") from exc
 
 
 def batch_of(path_or_text: str) -> int:
@@ -211,6 +243,7 @@ def for_module(
     from gpumemnet.tracing.saved.of_trace import profile_of  # only a trace needs it
     from gpumemnet.tracing.trace import inputs_of, trace_module
 
+    _check_writable(save)
     found = trace_module(spec, inputs=inputs, setup=setup)
     specs = inputs_of(spec, inputs, setup)
     batch_size = setup.batch_size or specs[0].shape[0]
@@ -226,6 +259,6 @@ def for_module(
             versions=make.versions(),
             warnings=found.warnings,
         )
-        record.write(kept, save)
+        _write(kept, save)
     estimated = estimate(profile, gpu=gpu_model)
     return estimated._replace(warnings=(*found.warnings, *estimated.warnings))

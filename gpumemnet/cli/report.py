@@ -48,8 +48,21 @@ def _submitted_text(submitted: Submitted | None, scheduled: Scheduled | None) ->
     where = f" in partition {submitted.partition}" if submitted.partition else ""
     as_it_is = "" if submitted.capacity_bytes else "; unchanged by RAD"
     alone = _ALONE.get(submitted.decision, "")
-    lines.append(f"requests {submitted.gres or 'no GPU'}{where}{alone}{as_it_is}")
+    observed = _observed_text(submitted.decision)
+    lines.append(f"requests {submitted.gres or 'no GPU'}{where}{alone}{as_it_is}{observed}")
     return [*lines, *_scheduled_text(scheduled)]
+
+
+def _observed_text(decision: str) -> str:
+    """Return what a cluster that only observes would do with the job once RAD is switched on; "" elsewhere.
+
+    >>> _observed_text("observe: shared shard:6"), _observed_text("shared")
+    ('; RAD only observes here and would request shard:6', '')
+    """
+    kind, _, what = decision.removeprefix("observe: ").partition(" ")
+    if kind == decision or kind not in ("shared", "whole", "refused"):
+        return ""
+    return f"; RAD only observes here and would {'refuse it: ' if kind == 'refused' else 'request '}{what}"
 
 
 def _scheduled_text(scheduled: Scheduled | None) -> list[str]:

@@ -27,6 +27,10 @@ _NOTHING_SAID = (
     "the memory need of its model is unknown; add #RAD model=m.rad,"
     " made by: rad-estimate --save m.rad -- python train.py"
 )
+_NO_INPUT = (
+    "a job cannot state --input, so sbatch books for the input that it assumes; save torchinfo's summary with its "
+    "input instead, or trace the script"
+)
 _SETTINGS = ("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "confidence")
 
 
@@ -55,12 +59,14 @@ def run(around: Around, /, **values: Any) -> Exit:
             else "there is no rad.toml"
         )
         raise SetupError(f"--ask and --config: {why}; leave them out")
+    if options.ask and options.inputs:
+        raise SetupError("--ask asks about a job, which cannot state --input; leave one of both out")
     question = question_of(options.summary, stated, options.typed)
     if options.largest or options.sweep or options.compare or options.plot:
         from gpumemnet.cli.run_advice import advise  # rarely used
 
         return advise(options, question, cluster)
-    if cluster is None or question.job is None or options.module:
+    if cluster is None or question.job is None or options.module or options.inputs:
         return _for_gpu(options, question, around.script, cluster, stated)
     return _of_cluster(options, question, question.job, cluster)
 
@@ -125,6 +131,8 @@ def _for_gpu(
         raise SetupError("--save needs a script or --module; a summary is a file already")
     else:
         found = _estimated(question, options, gpu_model, estimator)
+        if options.inputs and cluster is not None:
+            found = found[0], (_NO_INPUT, *found[1])
     if cluster is not None and options.save is not None and answer.FROM_TEXT not in found[1]:
         saved = question_of(str(options.save), stated, options.typed)
         if saved.job is not None:

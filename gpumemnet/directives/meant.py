@@ -10,6 +10,8 @@ import re
 from collections.abc import Collection, Sequence
 
 _NAME, _BLANK = "rad", " \t"
+_SEPARATORS = str.maketrans(";,|", "   ")
+"""What sites put between the parts of a comment."""
 _SAVE = "rad-estimate --save m.rad"
 _WEIGHTS = (".pt", ".pth", ".ckpt", ".safetensors", ".bin", ".h5")
 
@@ -45,13 +47,15 @@ def as_comment(text: str, keys: Collection[str]) -> str | None:
     ('rad:memory=6G', 'rad:memory=6G,gpus=2')
     >>> as_comment("rad=memory=6G", ["memory"]), as_comment("radical: memory=6G", ["memory"])
     ('rad:memory=6G', None)
+    >>> as_comment("run 7;rad:memory=6G", ["memory"]), as_comment("rad : memory=6G", ["memory"])
+    ('rad:memory=6G', 'rad:memory=6G')
     """
-    words = text.split()
+    words = text.translate(_SEPARATORS).split()
     for at, word in enumerate(words):
         bare = word.lstrip("#")
         rest = bare[len(_NAME) :]
         if bare.lower().startswith(_NAME) and rest[:1] in ("", ":", "="):
-            said = " ".join([rest[1:], *words[at + 1 :]]).strip(_BLANK)
+            said = " ".join([rest[1:], *words[at + 1 :]]).lstrip(f"{_BLANK}:=")
             if said.partition("=")[0].strip(_BLANK).lower() in keys:
                 return f"rad:{','.join(closed_up(said).split())}"
     return None

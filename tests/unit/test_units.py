@@ -41,6 +41,7 @@ def test_what_a_unit_writes_to_is_what_rad_toml_names(name: str) -> None:
 def test_radd_keeps_no_privilege() -> None:
     text = unit("radd")
     assert "\nUser=slurm\n" in text and "\nCapabilityBoundingSet=\n" in text
+    assert "\nStateDirectory=rad\n" in text and "\nLogsDirectory=rad\n" in text, "it makes no folder as root"
 
 
 def test_what_the_prolog_trusts_is_given_to_no_other_job() -> None:

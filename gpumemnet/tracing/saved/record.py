@@ -87,7 +87,8 @@ class SavedProfile:
                 path=path, problem="a config of Hugging Face Transformers, not a summary", fix=fix
             )
         if not isinstance(tree, dict) or tree.get("format") != FORMAT:
-            raise broken(path, "not a saved profile")
+            fix = "save the text of torchinfo.summary(), or trace it: rad-estimate --save m.rad -- python train.py"
+            raise SummaryError(path=path, problem="JSON, and not a saved profile", fix=fix)
         if tree.get("version") != VERSION:
             raise SummaryError(
                 path=path,

@@ -146,6 +146,9 @@ class ScriptCalls(TorchFunctionMode):
     ) -> Any:
         """Run one call."""
         kwargs = kwargs or {}
+        if func in _ELEMENT and _is_plain(*args):
+            with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
+                return func(*args)
         if not _Meta.asked and _names_meta(args, kwargs):
             _Meta.used = _Meta.asked = True
             try:
@@ -171,6 +174,17 @@ class ScriptCalls(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+def _is_plain(tensor: Any, index: Any, *value: Any) -> bool:
+    """Tell whether one row or number of a tensor on the CPU is read or set: texts are read token by token."""
+    return (
+        type(tensor) is Tensor
+        and type(index) is int
+        and tensor.device.type == "cpu"
+        and all(type(each) in (int, float) for each in value)
+    )
+
+
+_ELEMENT = (Tensor.__getitem__, Tensor.__setitem__)
 _IS_META = Tensor.is_meta.__get__  # type: ignore[attr-defined]
 _SET_DATA = Tensor.data.__set__  # type: ignore[attr-defined]
 _BACK: dict[Any, Any] = {

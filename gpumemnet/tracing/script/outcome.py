@@ -22,6 +22,7 @@ from gpumemnet.tracing.script.seen import Seen, users
 from gpumemnet.tracing.trace import course as courses
 from gpumemnet.tracing.trace import memory_of
 from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
+from gpumemnet.tracing.trace.recording.pools import further_bytes
 from gpumemnet.tracing.trace.recording.recorder import Recorder
 from gpumemnet.tracing.trace.session import Trace, family_of, is_recurrent
 from gpumemnet.tracing.trace.uncertainty import widened
@@ -79,6 +80,7 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         reserved_bytes=profile.reserved_bytes,
         growing_bytes=max(profile.reserved_bytes - fixed, 0),
         growing=seen.growth,
+        streams_bytes=further_bytes(recorder),
     )
     return SavedProfile(
         profiles=(profile._replace(doubt_bytes=further),),

@@ -18,7 +18,7 @@ from gpumemnet.tracing.trace.cuda.device import pretended_cuda
 from gpumemnet.tracing.trace.cuda.tensors import CUDA
 from gpumemnet.tracing.trace.inputs import InputSpec
 from gpumemnet.tracing.trace.loss import step_for, users_step
-from gpumemnet.tracing.trace.recording.convolution import Convolution
+from gpumemnet.tracing.trace.recording.convolution import Convolution, possible_bytes
 from gpumemnet.tracing.trace.recording.recorder import Recorder
 from gpumemnet.tracing.trace.recording.workspace import CUBLAS, CUDNN_ATTENTION, Workspaces
 from gpumemnet.tracing.trace.step import STEPS, Step, Training, optimizer_of, run
@@ -71,11 +71,10 @@ class Trace:
         )
 
     def largest_convolution_bytes(self) -> int:
-        """Return the largest workspace of a convolution; 0 if there is none."""
-        calls = {key for key, what in self.workspaces.items() if isinstance(what, Convolution)}
-        return max(
-            (n_bytes for key, n_bytes in self.events if n_bytes is not None and key in calls), default=0
-        )
+        """Return the largest workspace of a convolution that cuDNN takes, or may take; 0 if there is none."""
+        calls = {key: what for key, what in self.workspaces.items() if isinstance(what, Convolution)}
+        taken = (n_bytes for key, n_bytes in self.events if n_bytes is not None and key in calls)
+        return max((*taken, *map(possible_bytes, set(calls.values()))), default=0)
 
 
 def record(

@@ -53,6 +53,7 @@ KINDS = {
     ),
 }
 LENGTHS = "inputs of changing size"
+STREAMS = "CUDA streams that each epoch makes anew: PyTorch keeps the memory of 32"
 
 
 def growth(sizes: Sequence[int], unread_times: float) -> float:
@@ -79,7 +80,12 @@ _MANY = 20
 
 
 def widened(
-    kinds: Iterable[str], *, reserved_bytes: int, growing_bytes: int, growing: float
+    kinds: Iterable[str],
+    *,
+    reserved_bytes: int,
+    growing_bytes: int,
+    growing: float,
+    streams_bytes: int = 0,
 ) -> tuple[int, tuple[str, ...]]:
     """Return the bytes by which the bound rises, and one sentence for each kind that applies.
 
@@ -88,11 +94,14 @@ def widened(
         reserved_bytes: The allocator's peak.
         growing_bytes: Of these, what grows with the inputs.
         growing: As from `growth`.
+        streams_bytes: What further streams may hold.
     """
     parts = [
         (KINDS[name].words, int(KINDS[name].share * reserved_bytes)) for name in KINDS if name in set(kinds)
     ]
     if growing:
         parts.append((LENGTHS, int(growing * growing_bytes)))
+    if streams_bytes:
+        parts.append((STREAMS, streams_bytes))
     notes = tuple(_NOTE.format(to_mib_nearest(extra), words) for words, extra in parts)
     return sum(extra for _, extra in parts), notes

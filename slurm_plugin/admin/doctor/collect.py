@@ -11,6 +11,7 @@ from pathlib import Path
 from slurm_plugin.admin.doctor.collect_local import (
     COMMAND_S,
     Radd,
+    is_closed_to,
     is_full,
     joined,
     key_error,
@@ -118,6 +119,9 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
             for path in map(Path, (used.paths.run, used.paths.state, used.paths.log))
             if is_full(path)
         ),
+        closed_log=used.paths.log
+        if radd_here and is_closed_to(Path(used.paths.log), settings.get("slurmuser", "root"))
+        else "",
         radd_here=radd_here,
         units=units(),
         learned_for=read_learned(used.site_quantiles).made_for,

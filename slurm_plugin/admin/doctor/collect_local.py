@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -64,6 +65,23 @@ def is_full(folder: Path) -> bool:
     except OSError:
         return False
     return there.f_bavail * there.f_frsize < LEAST_BYTES or (there.f_files > 0 and there.f_favail == 0)
+
+
+def is_closed_to(folder: Path, user: str) -> bool:
+    """Return whether a user may not make files in a folder; False if one of both is unknown here.
+
+    Args:
+        folder: Any path.
+        user: A user's name.
+    """
+    try:
+        entry, there = pwd.getpwnam(user), folder.stat()
+    except (KeyError, OSError):
+        return False
+    if entry.pw_uid in (0, there.st_uid):
+        return False
+    bit = stat.S_IWGRP if entry.pw_gid == there.st_gid else stat.S_IWOTH
+    return not there.st_mode & bit
 
 
 def text_of(path: str | None) -> str | None:

@@ -49,6 +49,7 @@ class Facts:
         settings: `in_use` of rad.toml here.
         settings_of: Daemon -> its `in_use`; "" if unknown.
         full: Folders of RAD's whose file systems are full.
+        closed_log: paths.log, if radd's user may not write there; "" otherwise.
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
         units: systemd unit -> "active", "inactive", ...
         learned_for: `Learned.made_for` of the file that site_quantiles names; "" if there is none to be read.
@@ -92,6 +93,7 @@ class Facts:
     settings: str = ""
     settings_of: Mapping[str, str] = field(default_factory=dict)
     full: tuple[str, ...] = ()
+    closed_log: str = ""
     radd_here: bool = False
     units: Mapping[str, str] = field(default_factory=dict)
     learned_for: str = ""

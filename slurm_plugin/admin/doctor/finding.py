@@ -79,5 +79,5 @@ def unseen(subject: str, text: str) -> Finding:
 def _finding(level: Level, subject: str, text: str, fix: Fix) -> Finding:
     if isinstance(fix, str):
         return Finding(level=level, subject=subject, text=text, fix=fix)
-    actions = fix if isinstance(fix, tuple) else (fix,)
+    actions = tuple(dict.fromkeys(fix if isinstance(fix, tuple) else (fix,)))
     return Finding(level=level, subject=subject, text=text, fix=shown(actions), actions=actions)

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from slurm_plugin.admin.doctor.facts import Facts
-from slurm_plugin.admin.doctor.fixes import Change, FixAction, record, setting, toml
+from slurm_plugin.admin.doctor.fixes import Change, FixAction, command, record, setting, toml
 from slurm_plugin.core.booking.gres_text import count_of, is_mig, parse_gres
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.records.submission import GresItem
-from slurm_plugin.slurm.files.conf_lines import expand
+from slurm_plugin.slurm.files.conf_lines import Line, expand
+
+RESTART = command("systemctl restart slurmctld")
 
 
 def settings(facts: Facts) -> Mapping[str, str]:
@@ -125,15 +127,16 @@ def _features(node: Mapping[str, str]) -> list[str]:
     return [feature.strip() for text in texts for feature in text.split(",")]
 
 
-def slurm_conf(facts: Facts, name: str, value: str) -> Change:
-    """Return the change that sets a setting in slurm.conf.
+def slurm_conf(facts: Facts, name: str, value: str) -> FixAction:
+    """Return the change that sets a setting in slurm.conf, or slurmctld's restart where it is made already.
 
     Args:
         facts: The collected facts.
         name: The setting, as Slurm spells it.
         value: Its new value.
     """
-    return setting(facts.slurm, facts.slurm_conf_path or Path("slurm.conf"), name, value)
+    change = setting(facts.slurm, facts.slurm_conf_path or Path("slurm.conf"), name, value)
+    return _unless_done(change, None if facts.slurm is None else facts.slurm.settings_at.get(name.lower()))
 
 
 def in_slurm_folder(facts: Facts, name: str) -> Path:
@@ -159,7 +162,7 @@ def rad_toml(facts: Facts, table: str, key: str, value: str) -> Change:
 
 
 def row_of(facts: Facts, kind: str, name: str, key: str, value: str) -> tuple[FixAction, ...]:
-    """Return the change of a node's or partition's line in slurm.conf; empty if it has none.
+    """Return the change of a node's or partition's line in slurm.conf, as `slurm_conf` does; empty if it has none.
 
     Args:
         facts: The collected facts.
@@ -170,5 +173,12 @@ def row_of(facts: Facts, kind: str, name: str, key: str, value: str) -> tuple[Fi
     """
     for index, row in enumerate(() if facts.slurm is None else facts.slurm.lines):
         if name in expand(row.get(kind, "")) and facts.slurm is not None:
-            return (record(facts.slurm, index, in_slurm_folder(facts, "slurm.conf"), key, value),)
+            change = record(facts.slurm, index, in_slurm_folder(facts, "slurm.conf"), key, value)
+            at = facts.slurm.lines_at[index] if index < len(facts.slurm.lines_at) else None
+            return (_unless_done(change, at),)
     return ()
+
+
+def _unless_done(change: Change, at: Line | None) -> FixAction:
+    """Return a change, or slurmctld's restart if its lines stand there and slurmctld does not run with them yet."""
+    return RESTART if at is not None and at.raw == change.new else change

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from slurm_plugin.admin import billing
 from slurm_plugin.admin.install.slurm_files import NodeGpus
 from slurm_plugin.admin.install.transaction import Write
 from slurm_plugin.admin.own_files.manifest import NAME, digest, list_of, read_installed, why_left_alone
@@ -91,7 +90,13 @@ def plan(
     if len({gpu["type"] for gpu in gpus}) > 1:
         toml = _below(root, FILES["rad.toml"][0].format(**places))
         steps.append(Step(action="types", path=toml, content=_tables(values["partition"], gpus).encode()))
-    return [*steps, Step(action="count", path=path, content=_accounts(values).encode())]
+    return [*steps, Step(action="count", path=path, content=_COUNTED)]
+
+
+_COUNTED = b"""\
+AccountingStorageTRES=gres/gpu,gres/shard
+then rad doctor prints TRESBillingWeights and limits, made of the weights and limits that this site has
+"""
 
 
 def gpus_of_nodes(values: Mapping[str, str], gpus: Sequence[Mapping[str, str]]) -> NodeGpus:
@@ -126,19 +131,6 @@ def _tables(partition: str, gpus: Sequence[Mapping[str, str]]) -> str:
         least[gpu["type"]] = min(int(gpu["shards"]), least.get(gpu["type"], int(gpu["shards"])))
     rows = [f'[partition.{partition}.gpus."{kind}"]\nshards_per_gpu = {each}' for kind, each in least.items()]
     return "\n".join(rows)
-
-
-def _accounts(values: Mapping[str, str]) -> str:
-    """Return the settings that apply limits and billing by GPU to jobs that share."""
-    shards = int(values["shards"])
-    weights = billing.line(billing.parse_weights(""), shards, shards)
-    return "\n".join(
-        [
-            "AccountingStorageTRES=gres/gpu,gres/shard",
-            f"PartitionName={values['partition']} ... TRESBillingWeights={weights}",
-            f"sacctmgr modify qos NAME set MaxTRESPerUser=billing={shards}    where it has gres/gpu=1; likewise others",
-        ]
-    )
 
 
 def fitted(steps: Sequence[Step], after: dict[Path, str]) -> list[Step]:

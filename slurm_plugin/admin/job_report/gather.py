@@ -116,7 +116,9 @@ def _booking(times: JobTimes | None, config: Config, missing: list[str]) -> Book
     try:
         return read_signed_booking(times.comment, user_id=times.user_id, key=read_key(Path(config.paths.key)))
     except ConfigError as exc:
-        missing.append(f"booking: {exc}")
+        hidden = isinstance(exc.__cause__, PermissionError)  # a user needs no advice on the key's owner
+        why = "only root may read the cluster's key; run this on the controller, as root" if hidden else exc
+        missing.append(f"booking: {why}")
         return None
 
 

@@ -15,7 +15,7 @@ Line = list[Piece]
 
 
 def drawn(cell: Cell, column: Column) -> Line:
-    """Return a cell as wide as its column, and a space.
+    """Return a cell as wide as its column, and a space; a text that is cut ends with +, as Slurm's do.
 
     Args:
         cell: A text or a bar.
@@ -23,7 +23,8 @@ def drawn(cell: Cell, column: Column) -> Line:
     """
     if isinstance(cell, Bar):
         return [*bar(cell, column.width), (" ", "plain")]
-    return [(aligned(cell[: column.width], column) + " ", "plain")]
+    shown = cell if len(cell) <= column.width else f"{cell[: max(column.width - 1, 0)]}+"[: column.width]
+    return [(aligned(shown, column) + " ", "plain")]
 
 
 def aligned(text: str, column: Column) -> str:
@@ -81,18 +82,19 @@ def sized(columns: Sequence[Column], width: int) -> list[Column]:
 
 
 def cut(line: Line, width: int) -> Line:
-    """Return the part of a line that fits on the screen.
+    """Return the part of a line that fits on the screen; it ends with + if a text is cut.
 
     Args:
         line: Any line.
         width: Width of the screen, in characters.
     """
     found: Line = []
-    left = width
+    left = max(width, 0)
     for text, style in line:
-        if left <= 0:
-            break
-        if text:
+        if text[:left]:
             found.append((text[:left], style))
-            left -= len(text)
+        left = max(left - len(text), 0)
+    if found and "".join(text for text, _ in line)[max(width, 0) :].strip():
+        text, style = found[-1]
+        found[-1] = (f"{text[:-1]}+", style)
     return found

@@ -67,6 +67,7 @@ class Gatherer:
                 self._nodes[name] = Node(name=name, status=answer, trouble=self._age(answer))
             else:
                 self._nodes[name] = replace(known, trouble=answer)
+        self._name_twins()
         self._ask_queue()
         fleet = Fleet(
             time_s=self._clock.now_s(),
@@ -78,6 +79,15 @@ class Gatherer:
         for user_id in ids - self._users.keys():
             self._users[user_id] = name_of(user_id)
         return replace(fleet, users=self._users)
+
+    def _name_twins(self) -> None:
+        """Count each GPU once: a rad-monitor that answers for a second node is named there."""
+        seen: dict[tuple[str, ...], str] = {}
+        for name, node in self._nodes.items():
+            gpus = tuple(gpu.uuid for gpu in node.status.gpus) if node.status else ()
+            first = seen.setdefault(gpus, name) if gpus else name
+            if first != name:
+                self._nodes[name] = Node(name=name, trouble=f"the rad-monitor of {first} answers for it")
 
     def _age(self, status: NodeStatus) -> str:
         age_s = self._clock.now_s() - status.time_s
@@ -108,7 +118,7 @@ async def _ask(place: Place, slots: asyncio.Semaphore) -> NodeStatus | str:
         except asyncio.TimeoutError:  # not TimeoutError on Python 3.10
             return f"no answer in {ANSWER_S:g} s"
         except ConnectionRefusedError:
-            return f"no connection to {place[0]}:{place[1]}; set telemetry.serve in its rad.toml"
+            return f"set telemetry.serve in its rad.toml; nothing listens at {place[0]}:{place[1]}"
         except (OSError, WireError) as exc:
             return one_line(getattr(exc, "strerror", None) or str(exc), 120)
 

@@ -53,7 +53,10 @@ class Durations:
 
 
 class HookCounts:
-    """Counts since this process started, or of all events kept; Prometheus handles a count that falls."""
+    """Counts since this process started, or of all events kept; Prometheus handles a count that falls.
+
+    `latest` has the last job of each count, and when.
+    """
 
     def __init__(self, folder: Path, *, from_end: bool = True) -> None:
         """Prepare.
@@ -64,6 +67,7 @@ class HookCounts:
         """
         self._lines = NewLines(folder / EVENTS, from_end=from_end)
         self.events: Counter[tuple[str, str, str]] = Counter()
+        self.latest: dict[tuple[str, str, str], tuple[int, float]] = {}
         self.durations: dict[str, Durations] = {hook: Durations() for hook in HOOKS}
         self.happened: deque[Happened] = deque(maxlen=MOST_EVENTS)
 
@@ -86,4 +90,7 @@ class HookCounts:
             entry_event = Happened(time_s=entry.time_s, job_id=entry.job_id, event=entry.event.kind.value)
             self.happened.append(entry_event)
         policy = entry.event.facts.get("policy") or ""
-        self.events[entry.hook, entry.event.kind.value, str(policy)] += 1
+        key = entry.hook, entry.event.kind.value, str(policy)
+        self.events[key] += 1
+        if entry.job_id:
+            self.latest[key] = entry.job_id, entry.time_s

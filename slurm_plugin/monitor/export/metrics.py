@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.records.gpu import GpuReading
@@ -150,8 +151,12 @@ def _of_hooks(counts: HookCounts, host: str) -> Iterator[Metric]:
         "rad_hook_events", "Events of hooks", labels=["Hostname", "hook", "event", "policy"]
     )
     every = {("epilog", kind.value, ""): 0 for kind in _FROM_ZERO} | counts.events
-    for (hook, event, policy), count in sorted(every.items()):
-        events.add_metric([host, hook, event, policy], count)
+    for key, count in sorted(every.items()):
+        events.add_metric([host, *key], count)
+        if key in counts.latest:
+            job_id, time_s = counts.latest[key]
+            last = Exemplar({"jobid": str(job_id)}, 1.0, time_s)
+            events.samples[-1] = events.samples[-1]._replace(exemplar=last)
     times = HistogramMetricFamily("rad_hook_seconds", "Duration of hooks", labels=["Hostname", "hook"])
     for hook, histogram in sorted(counts.durations.items()):
         times.add_metric(

@@ -14,6 +14,7 @@ from slurm_plugin.core.process.run import run
 from slurm_plugin.slurm.environment import slurm_environment
 
 _GRES = re.compile(r"Gres Name=(\w+) Type=(\S+) Count=(\d+)")
+_NO_DEVICE = re.compile(r"error: (/\S+) is not a valid character or block device")
 _MEMORY = re.compile(r"\bRealMemory=(\d+)")
 _ANSWER_S = 10.0
 
@@ -26,11 +27,13 @@ class Detected:
         memory_mib: Its host memory; None if slurmd does not report it.
         gpus: Number of GPUs that slurmd would register.
         shards: Number of shards.
+        no_devices: Files of gres.conf that are no devices: slurmd counts them, and jobs start without their GPU.
     """
 
     memory_mib: int | None
     gpus: int
     shards: int
+    no_devices: tuple[str, ...] = ()
 
 
 def detect(slurm_conf: Path) -> Detected | None:
@@ -56,11 +59,16 @@ def read_detected(hardware: str, gres: str) -> Detected | None:
         gres: Output of `slurmd -G`, stderr included.
 
     >>> read_detected("NodeName=n RealMemory=9", "slurmd: Gres Name=gpu Type=(null) Count=1 Index=0\\n")
-    Detected(memory_mib=9, gpus=1, shards=0)
+    Detected(memory_mib=9, gpus=1, shards=0, no_devices=())
     """
     rows = _GRES.findall(gres)
     memory = _MEMORY.search(hardware)
     if not rows:
         return None
     counts = {name: sum(int(count) for kind, _, count in rows if kind == name) for name in ("gpu", "shard")}
-    return Detected(memory_mib=int(memory[1]) if memory else None, gpus=counts["gpu"], shards=counts["shard"])
+    return Detected(
+        memory_mib=int(memory[1]) if memory else None,
+        gpus=counts["gpu"],
+        shards=counts["shard"],
+        no_devices=tuple(dict.fromkeys(_NO_DEVICE.findall(gres))),
+    )

@@ -116,6 +116,26 @@ def test_a_script_that_checks_its_values_is_traced(tmp_path: Path) -> None:
     assert found.profiles[0].doubt_bytes == 0  # a check that passes is no guess
 
 
+OFTEN = """
+    import torch
+    from torch import nn
+
+    model = nn.Linear(64, 10).cuda()
+    sgd = torch.optim.SGD(model.parameters(), lr=0.1)
+    times = torch.linspace(0, 1, 8, device="cuda")
+    for _ in range(4):
+        for n in range(300):  # as a solver of differential equations checks each of its steps
+            assert (times[0] <= times[1]) & (times[1] <= times[2]), "not in order"
+        model(torch.rand(8, 64, device="cuda")).sum().backward()
+        sgd.step()
+"""
+
+
+def test_a_check_passes_however_often_it_is_asked(tmp_path: Path) -> None:
+    _, found = saved(tmp_path, OFTEN)
+    assert found.profiles[0].doubt_bytes == 0
+
+
 LOOPS = """
     import sys
     import torch

@@ -341,3 +341,35 @@ JUDGED = """
 def test_a_frozen_network_does_not_count_as_the_model(tmp_path: Path) -> None:
     _, found = saved(tmp_path, JUDGED)
     assert (found.warnings, found.inputs) == ((), ("2x3x32x32:float32",))
+
+
+TOKENS = """
+    import sys, torch
+    from torch import nn
+
+    def calls(act):
+        made = []
+        sys.setprofile(lambda _, event, about: made.append(about) if event == "call" else None)
+        act()
+        sys.setprofile(None)
+        return len(made)
+
+    ids, weights = torch.zeros(9, dtype=torch.int64), torch.rand(3, 2, requires_grad=True)
+    def act():
+        ids[4] = 7
+        ids[5]
+    assert calls(act) < 20, calls(act)
+    assert ids.tolist() == [0, 0, 0, 0, 7, 0, 0, 0, 0] and ids[4].item() == 7
+    assert weights[1].grad_fn is not None
+
+    model = nn.Linear(9, 8).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(4):
+        model(ids.float().cuda()[None]).sum().backward()
+        optimizer.step()
+"""
+
+
+def test_a_text_is_read_token_by_token_as_fast_as_without_a_trace(tmp_path: Path) -> None:
+    done = estimated(tmp_path, TOKENS)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from lab.demo import table
-from lab.examples import Example, Row, Timed, whole_gpu_end_s
+from lab.demo import LINE, table, why_back
+from lab.examples import EXAMPLES, PEOPLE, Example, Row, Timed, whole_gpu_end_s
 from lab.watch import Run
 from slurm_plugin.core.units import GIB
 
@@ -111,3 +111,16 @@ def timed(seconds: float, *, gpus: int = 1, submitted_s: float = 0.0) -> Timed:
 )
 def test_whole_gpus_are_given_in_the_order_of_submission(jobs: list[Timed], end_s: float) -> None:
     assert whole_gpu_end_s(jobs, gpus=2) == end_s
+
+
+def test_users_have_names_of_people() -> None:
+    assert {example.user for example in EXAMPLES} == set(PEOPLE)
+    assert not set(PEOPLE.values()) & {"nobody", "games", "user"}
+
+
+def test_a_quoted_error_is_cut_between_words() -> None:
+    detail = "out of GPU memory (pytorch), requeued with a whole GPU: torch.OutOfMemoryError: CUDA out of memory. Tried"
+    note = f"rad: recovered peak_mib=1844 restart=1 fault=1 - {detail} to allocate 409.60 MiB sig:de0f5625f68f6504"
+    shown = why_back(note).removesuffix(" ...")
+    assert LINE - 20 < len(shown) < LINE and f"{detail} ".startswith(f"{shown} ")
+    assert why_back("of an admin") == "of an admin"

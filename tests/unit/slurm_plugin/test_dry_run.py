@@ -167,6 +167,8 @@ def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path
         ("#SBATCH --gpus=1\n#RAD memory=100M", "memory=100M is less than a process uses without a model ("),
         ("#SBATCH --gpus=1 --comment=RAD:memory=6G", "is no rad: directive; write rad:memory=6G"),
         ("#SBATCH --gpus=1 --comment=rad=memory=6G", "is no rad: directive; write rad:memory=6G"),
+        ("#SBATCH --gpus=1 --comment='x;rad:memory=6G,gpus=1'", "write rad:memory=6G,gpus=1"),
+        ("#SBATCH --gpus=1 --comment='rad; memory=6G'", "is no rad: directive; write rad:memory=6G"),
         ("#SBATCH --gpus=1 --comment='rad: memory=6G'", "nothing follows rad:; write rad:memory=6G"),
     ],
 )
@@ -232,6 +234,18 @@ def test_a_summary_is_asked_about_as_a_job_for_one_gpu(folder: Path) -> None:
     assert second.startswith("requests shard:") and second.endswith(" in partition gpu")
 
 
+def test_an_input_that_no_job_can_state_counts_here_and_sbatch_does_not_know_it(folder: Path) -> None:
+    net = "Net(\n  (c): Conv1d(1, 64, kernel_size=(80,), stride=(4,))\n  (fc): Linear(64, 35, bias=True)\n)\n"
+    (folder / "wave.txt").write_text(net)
+    done = run(folder, "wave.txt", "--batch-size=32", "--input=32x1x480000", "--json")
+    assumed = json.loads(run(folder, "wave.txt", "--batch-size=32", "--json").stdout)
+    stated = json.loads(done.stdout)
+    assert stated["estimate_mib"] > 2 * assumed["estimate_mib"] and "sbatch" not in stated
+    assert any("a job cannot state --input" in line for line in stated["warnings"])
+    refused = run(folder, "wave.txt", "--batch-size=32", "--input=32x1x480000", "--ask")
+    assert refused.returncode == 2 and "leave one of both out" in refused.stderr
+
+
 def test_from_standard_input(folder: Path) -> None:
     done = run(folder, "-", "--json", stdin=JOB.format(words="memory=9G"))
     assert json.loads(done.stdout)["sbatch"]["gres"] == "shard:5"
@@ -249,6 +263,22 @@ def test_observe_and_off_say_what_sbatch_says_then_nothing(folder: Path) -> None
         folder, "memory=60G nonsense=1"
     )  # of which rad-estimate complains, and sbatch does not
     assert (status, answer["sbatch"]["says"], answer["sbatch"]["gres"]) == (2, [], "gpu:1")
+
+
+@pytest.mark.parametrize(
+    ("words", "would"),
+    [
+        ("memory=9G", "would request shard:5"),
+        ("policy=exclusive", "would request shard:20"),
+        ("memory=60G", "would refuse it: RAD: the job was refused: requested 60.0 GiB"),
+    ],
+)
+def test_where_rad_observes_a_user_reads_what_it_would_do(folder: Path, words: str, would: str) -> None:
+    (folder / "rad.toml").write_text(TOML.format(mode="observe"))
+    (folder / "job.sh").write_text(JOB.format(words=words))
+    (line,) = run(folder, "job.sh").stdout.splitlines()
+    assert line.startswith(f"requests gpu:1 in partition gpu; RAD only observes here and {would}"), line
+    assert "observes" not in run(folder, "job.sh", "--options=-p plain").stdout
 
 
 @pytest.mark.parametrize(

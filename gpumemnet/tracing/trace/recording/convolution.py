@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gpumemnet.gpu_memory.cudnn import conv_workspace
+from gpumemnet.gpu_memory.cudnn import conv_fourier, conv_workspace
 from gpumemnet.names import ConvPass
 from gpumemnet.records import frozen
 from gpumemnet.tracing.trace.recording.request import Request
@@ -55,6 +55,8 @@ def workspace_bytes(call: Convolution) -> int:
             else 0
         )
     kind, x, y = call.kind, call.x, call.y
+    if _plain_gradient(call) and conv_fourier.within(conv_fourier.CHOSEN, x, call.w, y):
+        return conv_fourier.fourier_bytes(x, call.w, y)
     if call.transposed:
         # The gradient of a convolution; its gradient is that convolution.
         kind, x, y = _SWAPPED.get(kind, kind), y, x
@@ -68,6 +70,23 @@ def workspace_bytes(call: Convolution) -> int:
         strided=max(call.stride) > 1,
     )
     return conv_workspace.workspace_bytes(plan)
+
+
+def possible_bytes(call: Convolution) -> int:
+    """Return the largest workspace that cuDNN may take; 0 if no kernel of its choice is known to take more."""
+    if _plain_gradient(call) and conv_fourier.within(conv_fourier.POSSIBLE, call.x, call.w, call.y):
+        return conv_fourier.fourier_bytes(call.x, call.w, call.y)
+    return 0
+
+
+def _plain_gradient(call: Convolution) -> bool:
+    """Tell whether it is the gradient of a weight in fp32, of one group, for pictures in PyTorch's default order."""
+    return (
+        call.kind == ConvPass.WEIGHT
+        and (call.item_bytes, call.groups, max(call.stride), max(call.dilation)) == (4, 1, 1, 1)
+        and not call.transposed
+        and not call.channels_last
+    )
 
 
 def weight_first(args: Any) -> bool:

@@ -82,6 +82,8 @@ class Guards:
         asked = _asked()
         if asked is None:
             return likely is not False
+        if asked.stays is None and asked.passes is not None and likely is None:
+            return bool(self._side(asked))  # no loop waits for a check that fails
         turned = self._often(asked) % 2 == 1
         if likely is not None and asked.stays is None:
             return likely != turned

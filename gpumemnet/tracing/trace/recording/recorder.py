@@ -44,6 +44,7 @@ class Recorder(TorchDispatchMode):
         workspaces: Purpose of each workspace key.
         pool: Number of the stream whose pool supplies memory; 0 is the default stream.
         pool_of: The pool of each key on another stream.
+        pools_made_anew: Those of streams that the script makes again and again.
         assumptions: Answers to what fake tensors cannot know, and the warnings about them.
     """
 
@@ -57,6 +58,7 @@ class Recorder(TorchDispatchMode):
         self.workspaces: dict[int, Any] = {}
         self.pool = 0
         self.pool_of: dict[int, int] = {}
+        self.pools_made_anew: set[int] = set()
         self._workspaces = workspaces
         self._finished = self._aside = False
         self._next_key = 0

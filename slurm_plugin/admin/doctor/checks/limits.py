@@ -125,15 +125,48 @@ def _check_tracked(facts: Facts, running: Mapping[str, str], *, matters: bool) -
 
 
 def _check_weights(facts: Facts, billing: _Billing) -> Iterator[Finding]:
-    """Check that each partition bills GPUs, and all shards of a GPU the same as the GPU."""
+    """Check that each partition bills GPUs, and all shards of a GPU the same as the GPU.
+
+    Where weights must be multiplied, one finding has all lines: half of them would make some partitions cheaper.
+    """
     factor, fixed = billing.factor, billing.fixed
-    for name in fixed if factor > 1 else billing.wrong:
-        given, shards = billing.partitions[name]
-        each = f", each of its {shards} shards {_shown(given.shard)}" if shards else ""
-        text = f"partition {name} bills a GPU {_shown(given.gpu)}{each}: GPUs and shards must add up to one number"
-        wanted = line(*fixed[name], factor)
-        actions = row_of(facts, "partitionname", name, "TRESBillingWeights", wanted)
-        yield fail(_SUBJECT, text, actions or f"PartitionName={name} ... TRESBillingWeights={wanted}")
+    lines = {name: line(*weights, factor) for name, weights in fixed.items()}
+    problems = {name: _bills(name, *billing.partitions[name]) for name in billing.wrong}
+    if factor == 1:
+        for name, text in problems.items():
+            yield _weighed(facts, f"{text}: GPUs and shards must add up to one number", {name: lines[name]})
+    elif problems:
+        text = f"{'; '.join(problems.values())}: GPUs and shards must add up to one number"
+        others = _without_gpus(facts, factor) if billing.worths else {}
+        if others:
+            text += f"; other weights are multiplied by {factor} too, as partitions are compared"
+        yield _weighed(facts, text, lines | others)
+
+
+def _bills(name: str, given: Weights, shards: int) -> str:
+    each = f", each of its {shards} shards {_shown(given.shard)}" if shards else ""
+    return f"partition {name} bills a GPU {_shown(given.gpu)}{each}"
+
+
+def _without_gpus(facts: Facts, factor: int) -> dict[str, str]:
+    """Return the multiplied weights of partitions without GPUs; one without weights bills its CPUs (slurm.conf(5))."""
+    found = {}
+    for name, row in partitions(facts).items():
+        if not gpu_nodes(facts, row):
+            given = parse_weights(row.get("tresbillingweights", "")).times(factor) or {"CPU": str(factor)}
+            found[name] = ",".join(f"{each}={value}" for each, value in given.items())
+    return found
+
+
+def _weighed(facts: Facts, text: str, lines: Mapping[str, str]) -> Finding:
+    rows = {name: row_of(facts, "partitionname", name, "TRESBillingWeights", lines[name]) for name in lines}
+    if all(rows.values()):
+        return fail(_SUBJECT, text, tuple(action for row in rows.values() for action in row))
+    return fail(
+        _SUBJECT,
+        text,
+        "\n".join(f"PartitionName={name} ... TRESBillingWeights={wanted}" for name, wanted in lines.items()),
+    )
 
 
 def _check_parts(facts: Facts, worth: Fraction) -> Iterator[Finding]:

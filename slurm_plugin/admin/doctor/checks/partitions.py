@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from slurm_plugin.admin.doctor.facts import Facts
-from slurm_plugin.admin.doctor.finding import Finding, fail, warn
+from slurm_plugin.admin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.admin.doctor.fixes import Change, FixAction, command, record
 from slurm_plugin.admin.doctor.slurm_state import (
     cpus_of,
@@ -77,6 +77,18 @@ def check_partitions(facts: Facts) -> Iterator[Finding]:
                 text = f"partition {name} has no node with GPUs in its Gres: nothing is shared there"
                 words = f"Gres=gpu:...,shard:... on its nodes, or no collocate in [partition.{name}]"
             yield fail("slurm.conf", text, words)
+        yield from _name_others(facts, name)
+
+
+def _name_others(facts: Facts, name: str) -> Iterator[Finding]:
+    """Name the partitions on the same GPU nodes that rad.toml does not name: placement changes there."""
+    known = partitions(facts)
+    own = gpu_nodes(facts, known[name]).keys()
+    managed = {} if facts.config is None else facts.config.partitions
+    others = [each for each, row in known.items() if each not in managed and own & members(facts, row).keys()]
+    if others:
+        text = f"partition {name} has nodes in common with {', '.join(others)}, which rad.toml does not name"
+        yield ok("partitions", f"{text}: on these nodes each job stays on the GPU that Slurm chose")
 
 
 def _check_alone(facts: Facts, name: str, row: Mapping[str, str]) -> Iterator[Finding]:

@@ -156,7 +156,8 @@ def check_controller(facts: Facts) -> Iterator[Finding]:
     elif facts.radd == "ok":
         yield ok("radd", "answers")
     else:
-        yield fail("radd", facts.radd or "no answer", command("systemctl restart radd"))
+        verb = "restart" if facts.units.get("radd", "active") == "active" else "enable --now"
+        yield fail("radd", facts.radd or "no answer", command(f"systemctl {verb} radd"))
     if facts.undecided:
         text = (
             f"{facts.undecided} submissions went undecided, as radd heard since it started, some within a day"
@@ -178,6 +179,10 @@ def check_daemons(facts: Facts) -> Iterator[Finding]:
         if facts.config is not None and differs(settings, facts.settings):
             text = f"it runs with other settings than {facts.config_path}"
             yield fail(unit, text, command(f"systemctl reload {unit}"))
+    if facts.closed_log:
+        text = f"SlurmUser may not write to {facts.closed_log}: radd's events are in the journal alone, and not counted"
+        user = "" if facts.slurm is None else facts.slurm.settings.get("slurmuser", "")
+        yield warn("radd", text, command(f"chown {user or 'slurm'} {facts.closed_log}"))
     for folder in facts.full:
         text = (
             f"the file system of {folder} is full: RAD records nothing there; running jobs keep their limits"

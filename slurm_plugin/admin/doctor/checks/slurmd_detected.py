@@ -13,6 +13,10 @@ from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 def check_detected(facts: Facts) -> Iterator[Finding]:
     """Check detected hardware: a node that registers with less than in slurm.conf is drained, or never comes up."""
     found, known = facts.detected, nodes(facts)
+    if found is not None and found.no_devices:
+        text = f"{found.no_devices[0]} is no device: a job that Slurm gives it starts without it, and RAD requeues it"
+        fix = "File= must name the GPU's device, such as /dev/nvidia0; then restart slurmd"
+        yield fail("gres.conf", text, fix)
     name = _this_node(facts)
     if found is None or name is None:
         return

@@ -207,6 +207,7 @@ def changed_profile(**changes: object) -> str:
     [
         ("{", "not JSON"),
         ("{}", "not a saved profile"),
+        ('{"level": "info", "msg": "Net()"}', "save the text of torchinfo.summary(), or trace it: "),
         ('{"model_type": "gpt2"}', "rad-estimate --save m.rad --module hf:"),
         ("[" * 10_000, "not JSON"),
         (changed(version=2), "made by another version"),

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,18 @@ def test_slurmctlds_own_word_goes_before_the_files():
     behind = dataclasses.replace(live, settings={**live.settings, "grestypes": "gpu"})
     reported = troubles(dataclasses.replace(facts, live=behind))
     assert [each.fix for each in reported] == ["run: systemctl restart slurmctld"]
+
+
+def test_partitions_on_the_same_nodes_that_rad_toml_does_not_name_are_said():
+    for nodes, said in (("n1", True), ("ALL", True), ("c1", False)):
+        lines = (*NODES, {"nodename": "c1"}, {"partitionname": "all", "nodes": nodes})
+        facts = dataclasses.replace(GOOD, slurm=ConfFile(settings=SLURM, lines=lines))
+        found = [each for each in examine(facts) if each.subject == "partitions"]
+        assert [each.level for each in found] == ["ok"] * said
+        assert all(
+            "gpu has nodes in common with all, which rad.toml does not name" in each.text for each in found
+        )
+        assert troubles(facts) == []
 
 
 def test_on_a_configless_node_a_fix_is_for_the_controllers_files():
@@ -762,6 +775,20 @@ class TestGather:
             (found,) = check_daemons(gather(config, {}, SystemClock()))
         assert found.subject == "space" and str(tmp_path / "run") in found.text
 
+    @pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder to another user")
+    def test_a_log_folder_that_radds_user_may_not_write_to_is_found(self, tmp_path: Path):
+        config = self.files(tmp_path)
+        log = tmp_path / "log"
+        log.mkdir(mode=0o755)
+        (tmp_path / "radd.sock").touch()
+        with (tmp_path / "slurm.conf").open("a") as conf:
+            conf.write("SlurmUser=nobody\n")
+        config.write_text(config.read_text().replace("run = ", f'log = "{log}"\nrun = ', 1))
+        (found,) = check_daemons(gather(config, {}, SystemClock()))
+        assert (found.level, found.subject) == ("warn", "radd") and f"not write to {log}" in found.text
+        subprocess.run(found.actions[0].argv, check=True)
+        assert not list(check_daemons(gather(config, {}, SystemClock())))
+
     def answered(self, tmp_path: Path, answer: bytes) -> Facts:
         """Return what is found next to a radd that answers so."""
         config = self.files(tmp_path)
@@ -785,7 +812,15 @@ class TestGather:
         config = self.files(tmp_path)
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(str(tmp_path / "radd.sock"))
-        assert "no answer" in (gather(config, {}, SystemClock()).radd or "")
+        facts = gather(config, {}, SystemClock())
+        assert "no answer" in (facts.radd or "")
+        for state, verb in (
+            ("active", "restart"),
+            ("inactive", "enable --now"),
+            ("disabled", "enable --now"),
+        ):
+            found = check_controller(dataclasses.replace(facts, units={"radd": state}))
+            assert [each.fix for each in found if each.subject == "radd"] == [f"run: systemctl {verb} radd"]
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="needs a key that root alone can open")
     def test_an_open_key_is_said(self, tmp_path: Path):

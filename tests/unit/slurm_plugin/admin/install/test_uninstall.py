@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.install import uninstall as uninstalling
+from slurm_plugin.admin.install import uninstall_steps
 from slurm_plugin.admin.install.slurm_lines import gres_conf_without, slurm_conf_without
 from slurm_plugin.admin.install.transaction import change_together
 from slurm_plugin.admin.install.uninstall_steps import Removal
@@ -329,3 +331,25 @@ def test_scripts_request_no_shards_before_slurm_conf_loses_them(site: Path) -> N
     order = [each.path.name for each in uninstalling.writes(removal, removal.edits)]
     names = ("job_submit.lua", "cli_filter.lua", "slurm.conf", "gres.conf")
     assert sorted(names, key=order.index) == list(names)
+
+
+def test_jobs_with_shards_are_found_in_every_spelling_of_slurms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job that asks by task has no `%b`: on 24.11 the printed check found nothing while it ran."""
+    rows = (
+        "7          cpu=1,node=1,gres/shard=4   gres/shard:4   N/A   N/A   N/A",
+        "8_[1-3]    N/A   N/A   gres/shard:4   N/A   N/A",
+        "9          cpu=1,gres/gpu=1   gres:gpu:1   N/A   N/A   N/A",
+        "10         N/A   gres:shard:2   N/A   N/A   N/A",
+    )
+    typed: list[list[str]] = []
+
+    def run(argv: list[str], **_: object) -> str:
+        typed.append(argv)
+        return "\n".join(rows)
+
+    monkeypatch.setattr(uninstall_steps, "run", run)
+    assert uninstall_steps.shard_jobs({}) == ("7", "8_[1-3]", "10")
+    assert all(f"tres-per-{what}:" in typed[0][-1] for what in ("node", "task", "job", "socket"))
+    shown = re.compile(re.findall(r"grep -E '(.+)'", uninstall_steps.UNASKED)[0])
+    assert [row.split()[0] for row in rows if shown.search(row)] == ["7", "8_[1-3]", "10"]
+    assert uninstall_steps.HOLDERS in uninstall_steps.UNASKED

@@ -217,6 +217,15 @@ def test_what_cannot_be_looked_at_is_named(site: Site) -> None:
     assert "connection refused" in found.missing[-1]
 
 
+def test_a_user_is_given_no_advice_on_the_keys_owner(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", closed)
+    (line,) = site.found().missing
+    assert line == "booking: only root may read the cluster's key; run this on the controller, as root"
+
+
 @pytest.mark.parametrize(
     ("conf", "words"),
     [

@@ -15,7 +15,9 @@ from fakes import FakeClock
 
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.top.command import places, port_of
+from slurm_plugin.admin.top.frame import as_text, frame
 from slurm_plugin.admin.top.gather import QUEUE_EVERY_S, Gatherer
+from slurm_plugin.admin.top.view import View
 from slurm_plugin.core.config.load import Config, TelemetryConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.ledger.ledger import Ledger
@@ -104,9 +106,23 @@ def test_one_that_answers_among_those_that_do_not(tmp_path: Path, answering: Cal
     assert all(troubles.values()), troubles
     assert "404" in troubles["other"]
     assert "no answer in 1 s" in troubles["hangs"]
-    assert troubles["gone"].startswith(f"no connection to 127.0.0.1:{ports['gone']}; set telemetry.serve")
+    gone = f"set telemetry.serve in its rad.toml; nothing listens at 127.0.0.1:{ports['gone']}"
+    assert troubles["gone"] == gone
+    shown = as_text(frame(fleet, View(), width=120, height=20)).splitlines()
+    (line,) = [line for line in shown if line.startswith("gone ")]
+    assert "set telemetry.serve in its rad.toml" in line, "what to do fits on the screen"
     (job,) = [job for _, _, job in fleet.jobs()]
     assert fleet.user(job.user_id) != "" and job.job_id == 7
+
+
+def test_a_monitor_that_answers_for_two_nodes_is_counted_once_and_named(tmp_path: Path):
+    clock = FakeClock()
+    place = ("127.0.0.1", node(tmp_path, time_s=clock.now_s()))
+    gatherer = Gatherer({"n0": place, "n1": place}, clock=clock, queue=None)
+    for _ in range(2):
+        fleet = gatherer.look()
+        assert [one.trouble for one in fleet.nodes] == ["", "the rad-monitor of n0 answers for it"]
+        assert len(list(fleet.gpus())) == 1
 
 
 def test_what_a_silent_node_reported_last_is_kept_and_an_old_state_is_named(tmp_path: Path):

@@ -120,6 +120,14 @@ def test_the_screens(number: int, golden: Golden):
     golden(f"top/{SCREENS[number].name.lower()}.txt", shown)
 
 
+def test_what_does_not_fit_its_column_ends_with_a_sign():
+    shown = as_text(frame(FLEET, View(), width=80, height=14)).splitlines()
+    assert shown[5].endswith("+") and len(shown[5]) == 80
+    assert not any(
+        line.endswith("+") for line in as_text(frame(FLEET, View(), width=120, height=14)).splitlines()
+    )
+
+
 def test_a_fleet_of_nothing_is_shown():
     for number, screen in enumerate(SCREENS):
         assert screen.empty in as_text(frame(Fleet(time_s=0.0), View(screen=number), width=80, height=24))

@@ -101,6 +101,24 @@ def test_owners_booking_and_use_are_shown_side_by_side(served: tuple[Board, str]
     assert reported[f'rad_gpu_jobs{{{gpu}kind="whole",modelName="card"}}'] == "0.0"
 
 
+def test_counts_name_their_last_job_as_an_exemplar_in_openmetrics_alone(
+    served: tuple[Board, str], tmp_path: Path
+):
+    pytest.importorskip("prometheus_client")
+    asked(f"{served[1]}/metrics")
+    for job_id in (11, 12):
+        log = HookLog(str(tmp_path), "epilog", job_id=job_id, clock=FakeClock())
+        log.write(EventKind.GPU_OOM, "peak 3.8 GiB")
+    wanted = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    request = urllib.request.Request(f"{served[1]}/metrics", headers=wanted)
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    (line,) = [each for each in lines if 'event="gpu-oom"' in each]
+    assert re.search(r'\} 2\.0 # \{jobid="12"\} 1\.0 \d+', line), line
+    assert lines[-1] == "# EOF"
+    assert b'jobid="12"' not in asked(f"{served[1]}/metrics")
+
+
 CAMEL_CASE = "label names should be written in 'snake_case' not 'camelCase'"
 """Hostname, UUID and modelName are labels of NVIDIA's dcgm-exporter, with which these metrics are joined."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 from slurm_plugin.admin.billing import fair, line, parse_weights, unit
 from slurm_plugin.admin.doctor.checks.limits import check_limits
 from slurm_plugin.admin.doctor.facts import Facts
+from slurm_plugin.admin.doctor.fixes import Change
 from slurm_plugin.core.config.load import Config, PartitionConfig
+from slurm_plugin.slurm.files.conf_lines import read_conf
 from slurm_plugin.slurm.queries.limits import Limit, parse_limits
 from slurm_plugin.slurm.queries.live import Live
 from tests.unit.slurm_plugin.admin.doctor.test_report import GOOD
@@ -70,6 +73,22 @@ def found(facts: Facts) -> list[tuple[str, str, str]]:
     return [(each.level, each.text, each.fix) for each in check_limits(facts) if each.level != "ok"]
 
 
+def test_what_slurm_conf_says_already_needs_a_restart_alone(tmp_path: Path) -> None:
+    """Right after `rad install --edit-slurm` doctor showed the same lines again."""
+    conf = tmp_path / "slurm.conf"
+    weights = "TRESBillingWeights=GRES/gpu=138,GRES/shard=1"
+    facts = dataclasses.replace(site(QOS, counted="gres/gpu", weights="GRES/gpu=1"), slurm_conf_path=conf)
+    for counted, billed in (("gres/gpu", ""), ("gres/gpu,gres/shard", weights)):
+        cpu = f"PartitionName=cpu Nodes=c1 {'TRESBillingWeights=CPU=138' if billed else ''}"
+        conf.write_text(f"AccountingStorageTRES={counted}\nPartitionName=gpu Nodes=n[1-2] {billed}\n{cpu}\n")
+        fixes = [fix for _, _, fix in found(dataclasses.replace(facts, slurm=read_conf(conf)))][:2]
+        if billed:
+            assert fixes == ["run: systemctl restart slurmctld"] * 2
+        else:
+            assert f"{conf}:1: AccountingStorageTRES=gres/gpu,gres/shard" in fixes[0]
+            assert f"{conf}:2: PartitionName=gpu Nodes=n[1-2] {weights}" in fixes[1]
+
+
 def test_a_limit_that_counts_both_is_right() -> None:
     assert not found(site(dataclasses.replace(QOS, tres={"gres/gpu": 2, "billing": 276})))
     assert not found(site(weights="(null)"))
@@ -109,7 +128,37 @@ def test_each_kind_of_limit(changes: dict[str, object], fix: str) -> None:
 def test_weights_of_gpus_alone_let_shared_jobs_go_free() -> None:
     ((level, text, fix),) = found(site(weights="CPU=1,GRES/gpu=16"))
     assert level == "fail" and "138 shards nothing" in text
-    assert fix.endswith(" TRESBillingWeights=CPU=69,GRES/gpu=1104,GRES/shard=8")
+    assert fix.splitlines() == [
+        "PartitionName=gpu ... TRESBillingWeights=CPU=69,GRES/gpu=1104,GRES/shard=8",
+        "PartitionName=cpu ... TRESBillingWeights=CPU=69",
+    ], "its CPUs cost as much as before beside those of the other"
+    assert "other weights are multiplied by 69 too" in text
+
+
+def test_weights_are_multiplied_by_one_finding_that_its_fix_ends(tmp_path: Path) -> None:
+    """Done one by one, the first would be multiplied again with the second."""
+    conf = tmp_path / "slurm.conf"
+    conf.write_text(
+        "AccountingStorageType=accounting_storage/slurmdbd\nAccountingStorageTRES=gres/gpu,gres/shard\n"
+        "NodeName=n[1-2] Gres=gpu:2,shard:276\nNodeName=c1\n"
+        "PartitionName=gpu Nodes=n1 TRESBillingWeights=CPU=1.0,GRES/gpu=8\n"
+        "PartitionName=old Nodes=n2 TRESBillingWeights=CPU=0.5,GRES/gpu=4\n"
+        "PartitionName=cpu Nodes=c1 TRESBillingWeights=Mem=0.25G\n"
+    )
+    facts = dataclasses.replace(GOOD, slurm=read_conf(conf), slurm_conf_path=conf, limits=())
+    (wrong,) = [each for each in check_limits(facts) if each.level == "fail"]
+    text = conf.read_text()
+    for action in wrong.actions:
+        assert isinstance(action, Change)
+        text = action.applied(text)
+    conf.write_text(text)
+    assert [each.partition("Weights=")[2] for each in text.splitlines()[4:]] == [
+        "CPU=69,GRES/gpu=552,GRES/shard=4",
+        "CPU=34.5,GRES/gpu=276",
+        "Mem=17.25G",
+    ]
+    done = dataclasses.replace(facts, slurm=read_conf(conf))
+    assert [each.level for each in check_limits(done) if each.level == "fail"] == []
 
 
 def test_every_partition_with_gpus_must_weigh_them_alike() -> None:

@@ -43,6 +43,18 @@ def test_what_slurmd_prints_is_read() -> None:
     assert read_detected(HARDWARE, "slurmd: error: Unable to find n7 in slurm.conf\n") is None
 
 
+def test_a_file_of_gres_conf_that_is_no_device_is_found(tmp_path: Path) -> None:
+    """slurmd 22.05.8 prints the line twice and registers the GPU all the same; a job on it sees none."""
+    error = "slurmd: error: /dev/gpu1 is not a valid character or block device, fix your gres.conf\n"
+    here = read_detected(HARDWARE, 2 * error + GRES)
+    assert here is not None and (here.gpus, here.no_devices) == (2, ("/dev/gpu1",))
+    found = reported(tmp_path, "NodeName=n1 Gres=gpu:2,shard:78", here)
+    assert [each.level for each in found] == ["fail", "ok"] and found[0].text.startswith(
+        "/dev/gpu1 is no device"
+    )
+    assert "/dev/nvidia0" in found[0].fix
+
+
 @pytest.mark.parametrize(
     ("gres", "level"),
     [
