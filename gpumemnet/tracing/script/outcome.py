@@ -18,6 +18,7 @@ from gpumemnet.tracing.saved.record import SavedProfile
 from gpumemnet.tracing.script.files import COMMAND
 from gpumemnet.tracing.script.libraries import sharded
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
+from gpumemnet.tracing.script import torch_settings
 from gpumemnet.tracing.script.seen import Seen, users
 from gpumemnet.tracing.trace import course as courses
 from gpumemnet.tracing.trace import memory_of
@@ -68,15 +69,16 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         gpus=seen.settings.gpus,
     )
     profile = profile_of(
-        memory_of(trace),
+        memory_of(trace, expandable_segments=torch_settings.expandable_segments(os.environ)),
         setup,
         batch_size=seen.batch_size,
         seq_len=seen.tokens,
         nccl_alone=seen.settings.nccl_alone,
     )
     fixed = profile.parameter_bytes + profile.gradient_bytes + profile.optimizer_bytes
+    of_settings = torch_settings.kinds(os.environ, recorder.workspaces.values(), emptied=seen.settings.emptied)
     further, notes = widened(
-        recorder.assumptions.guards.kinds | seen.settings.kinds,
+        recorder.assumptions.guards.kinds | seen.settings.kinds | set(of_settings),
         reserved_bytes=profile.reserved_bytes,
         growing_bytes=max(profile.reserved_bytes - fixed, 0),
         growing=seen.growth,

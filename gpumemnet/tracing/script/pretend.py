@@ -38,6 +38,7 @@ class Settings:
         growth: Share by which a batch not read may exceed the largest that was.
         ratio: Largest batch size divided by the smallest, for the loader whose batches differ most.
         kinds: Kinds of doubt about the memory (`uncertainty.py`).
+        emptied: Whether it emptied the allocator's cache while it trained.
         missed: Warnings if the script ends before its largest batches.
         came: Replacement of each of those warnings once a backward pass follows.
     """
@@ -51,6 +52,7 @@ class Settings:
     growth: float = 0.0
     ratio: float = 1.0
     kinds: set[str] = field(default_factory=set)
+    emptied: bool = False
     missed: dict[str, None] = field(default_factory=dict)
     came: dict[str, str] = field(default_factory=dict)
 
@@ -109,10 +111,14 @@ def everything(
         streams: Replacement of CUDA streams.
         on_save: Called with the saved object and its file or path; returns whether to write it.
     """
-    for name, answer in {**_CUDA, **streams.of_cuda()}.items():
+
+    def empty_cache() -> None:
+        settings.emptied = settings.emptied or streams.trains
+
+    for name, answer in {**_CUDA, **streams.of_cuda(), "empty_cache": empty_cache}.items():
         if hasattr(torch.cuda, name):
             stack.enter_context(replaced(torch.cuda, name, answer))
-    _accelerator(stack, streams)
+    _accelerator(stack, streams, empty_cache)
     loaders.pretended(settings)
 
     write = torch.save
@@ -166,7 +172,7 @@ def _assumed(condition: Any, message: str) -> None:
     """Make checks of values pass: GPU values do not exist (a torchvision detector checks its boxes)."""
 
 
-def _accelerator(stack: ExitStack, streams: Streams) -> None:
+def _accelerator(stack: ExitStack, streams: Streams, empty_cache: Callable[[], None]) -> None:
     """Replace `torch.accelerator`, which newer scripts and FSDP use instead of `torch.cuda`."""
     if hasattr(torch._C, "_get_accelerator"):
         stack.enter_context(replaced(torch._C, "_get_accelerator", lambda *_, **__: torch.device("cuda")))
@@ -179,7 +185,7 @@ def _accelerator(stack: ExitStack, streams: Streams) -> None:
         "current_device_idx": lambda *_, **__: 0,
         "set_device_index": lambda *_, **__: None,
         "synchronize": lambda *_, **__: None,
-        "empty_cache": lambda *_, **__: None,
+        "empty_cache": empty_cache,
         **streams.of_accelerator(),
     }
     for name, answer in answers.items():

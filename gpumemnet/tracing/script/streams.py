@@ -70,6 +70,11 @@ class Streams:
         self._made: dict[int, int] = {}
         self._sites: dict[tuple[Any, int], int] = {}
 
+    @property
+    def trains(self) -> bool:
+        """Whether the script has begun to train."""
+        return any(phase == "backward" for _, phase in self._recorder.phase_starts)
+
     def number(self, priority: int) -> int:
         """Return the pool of a stream that the script makes now, and record whether it makes one again and again.
 

@@ -51,6 +51,21 @@ KINDS = {
         words="the memory pools and trials of torch.compile's mode",
         source="assumed: as for branches",
     ),
+    "allocator": Kind(
+        share=0.09,
+        words="settings of PyTorch's allocator",
+        source="max_split_size_mb -3 to +9 %, roundup_power2_divisions -3 to +3 %: five networks, H100",
+    ),
+    "emptied": Kind(
+        share=0.07,
+        words="a cache that is emptied while it trains",
+        source="-7 to +7 %: five networks, after each step, H100",
+    ),
+    "no TF32": Kind(
+        share=0.42,
+        words="convolutions without TF32, for which cuDNN may choose others of its algorithms",
+        source="-8 and +42 %: two networks of convolutions in fp32, H100",
+    ),
 }
 LENGTHS = "inputs of changing size"
 STREAMS = "CUDA streams that each epoch makes anew: PyTorch keeps the memory of 32"

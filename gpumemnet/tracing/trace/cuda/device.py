@@ -71,7 +71,6 @@ _CUDA_ANSWERS: dict[str, Callable[..., Any]] = {
     "is_current_stream_capturing": lambda *_, **__: False,
     "is_bf16_supported": lambda *_, **__: True,
     "synchronize": lambda *_, **__: None,
-    "empty_cache": lambda *_, **__: None,
     "reset_peak_memory_stats": lambda *_, **__: None,
     "memory_allocated": lambda *_, **__: 0,
     "max_memory_allocated": lambda *_, **__: 0,
