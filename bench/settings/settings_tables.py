@@ -1,4 +1,4 @@
-"""What cudnn.benchmark and other settings change: python bench/settings/settings_tables.py docs/results/settings.jsonl.xz.
+"""What PyTorch settings change: python bench/settings/settings_tables.py docs/results/settings.jsonl.xz.
 
 Rows are those of measure_programs.py for settings.txt, packed by keep_rows.py. Of each network: the process' peak
 without the flag, what the process held with it once the trials were over, and the trials' own peak. Of other settings:

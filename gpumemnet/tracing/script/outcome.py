@@ -15,10 +15,10 @@ from gpumemnet.names import Precision
 from gpumemnet.tracing.saved import make, table
 from gpumemnet.tracing.saved.of_trace import profile_of
 from gpumemnet.tracing.saved.record import SavedProfile
+from gpumemnet.tracing.script import torch_settings
 from gpumemnet.tracing.script.files import COMMAND
 from gpumemnet.tracing.script.libraries import sharded
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
-from gpumemnet.tracing.script import torch_settings
 from gpumemnet.tracing.script.seen import Seen, users
 from gpumemnet.tracing.trace import course as courses
 from gpumemnet.tracing.trace import memory_of
@@ -76,7 +76,9 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
         nccl_alone=seen.settings.nccl_alone,
     )
     fixed = profile.parameter_bytes + profile.gradient_bytes + profile.optimizer_bytes
-    of_settings = torch_settings.kinds(os.environ, recorder.workspaces.values(), emptied=seen.settings.emptied)
+    of_settings = torch_settings.kinds(
+        os.environ, recorder.workspaces.values(), emptied=seen.settings.emptied
+    )
     further, notes = widened(
         recorder.assumptions.guards.kinds | seen.settings.kinds | set(of_settings),
         reserved_bytes=profile.reserved_bytes,
