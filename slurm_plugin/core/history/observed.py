@@ -3,7 +3,8 @@
 Only runs of the same user with the same model and setup count. Any run can raise what the next one books. It lowers
 that only if it is representative: observed for a minute (`LEAST_RUN_S`), and busy with the GPU where that is measured.
 One such run is enough if its peak is as near below the estimate as the estimate's bound is above it. A lower peak
-counts only as that floor, and after several such runs (`SEVERAL`).
+counts only as that floor, and after several such runs (`SEVERAL`). A peak at the run's own limit says nothing:
+TensorFlow may allocate all that it is given in advance, and would book more after each run.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ LEAST_RUN_S = 60.0
 """A shorter run may have ended before its first whole step."""
 LEAST_SMACT = 0.01
 """Least mean share of SMs kept busy: a job that uses memory but computes nothing has not trained."""
+AT_LIMIT = 0.95
+"""Share of its limit from which a run may have allocated all that it could. Assumed: TensorFlow leaves some 300 MiB."""
 SEVERAL = 3
 """Representative runs required to book less than the estimate's own quantiles make likely."""
 MAX_KEYS = 100_000
@@ -45,6 +48,12 @@ def is_representative(run: Run) -> bool:
         return False
     smact = run.mean_smact if run.smact is None else run.smact
     return run.time_s - run.start_s >= LEAST_RUN_S and (smact is None or smact >= LEAST_SMACT)
+
+
+def is_at_limit(run: Run) -> bool:
+    """Return whether a run's peak shows its limit in place of its need; above it, no limit was enforced."""
+    cap_bytes = run.cap_bytes or 0
+    return AT_LIMIT * cap_bytes <= (run.peak_bytes or 0) <= cap_bytes
 
 
 def floor_of(estimate: MemoryEstimate) -> int:
@@ -84,7 +93,7 @@ class ObservedPeaks:
         self._seen: OrderedDict[tuple[int, str, int], Seen] = OrderedDict()
 
     def add(self, run: Run) -> None:
-        """Add a run that ended well; a run that does not show what its model needs is ignored.
+        """Add a run that ended well; of one that does not show what its model needs, only the activity counts.
 
         A busier run raises the activity at once, a less busy one lowers it by half: faking low activity once gains
         little.
@@ -100,10 +109,11 @@ class ObservedPeaks:
         smact = before.smact
         if run.smact is not None and 0.0 <= run.smact <= 1.0:
             smact = run.smact if smact is None or run.smact > smact else (smact + run.smact) / 2
+        shows_need = not is_at_limit(run)
         self._seen[key] = Seen(
-            peak_bytes=max(run.peak_bytes, before.peak_bytes),
+            peak_bytes=max(run.peak_bytes * shows_need, before.peak_bytes),
             smact=smact,
-            runs=before.runs + is_representative(run),
+            runs=before.runs + (shows_need and is_representative(run)),
         )
         if len(self._seen) > MAX_KEYS:
             self._seen.popitem(last=False)

@@ -124,6 +124,7 @@ def run_from_note(
         smact=note.smact,
         job_id=job_id,
         estimate_bytes=booking.estimate_bytes,
+        cap_bytes=booking.cap_bytes,
         partition=",".join(filter(None, names)) if names and all(names) else None,
         start_s=None if note.ran_s is None else round(now_s - note.ran_s, 3),
         time_s=round(now_s, 3),

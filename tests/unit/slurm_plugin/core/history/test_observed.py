@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from slurm_plugin.core.booking.confidence import SHARES
 from slurm_plugin.core.history.observed import (
+    AT_LIMIT,
     LEAST_RUN_S,
     LEAST_SMACT,
     SEVERAL,
@@ -130,3 +131,19 @@ def test_what_processes_held_together_is_what_they_book_together(processes: int)
     assert known is not None and known.smact == round(0.6 / processes, 3)
     assert 10 * GIB <= processes * known.peak_bytes < 10 * GIB + processes
     assert peaks.of(1000, "ab", processes=processes + 1) is None
+
+
+def test_what_allocates_all_of_its_limit_in_advance_does_not_book_more_after_each_run() -> None:
+    observed, need = ObservedPeaks(), ESTIMATE
+    for _ in range(2 * SEVERAL):
+        limit_bytes = 2 * need.upper_bytes
+        observed.add(replace(RUN, peak_bytes=int(limit_bytes * AT_LIMIT) + 1, cap_bytes=limit_bytes))
+        seen = observed.of(1000, "ab")
+        assert seen is not None and (seen.runs, seen.smact) == (0, 0.5)
+        need = with_runs(ESTIMATE, seen)
+        assert need == ESTIMATE
+    observed.add(replace(RUN, peak_bytes=11 * GIB, cap_bytes=20 * GIB))
+    observed.add(replace(RUN, peak_bytes=40 * GIB, cap_bytes=None))  # a whole GPU has no limit
+    observed.add(replace(RUN, peak_bytes=41 * GIB, cap_bytes=20 * GIB))  # none was enforced
+    seen = observed.of(1000, "ab")
+    assert seen is not None and (seen.peak_bytes, seen.runs) == (41 * GIB, 3)

@@ -180,7 +180,7 @@ def test_processes_that_share_a_gpu_are_remembered_together(
     assert (first.gpus, first.processes) == (gpus, processes)
     note = Note(event="ended", peak_bytes=20 * GIB, smact=0.4, ran_s=100.0)
     run = run_from_note(note, first, made.config, user_id=1000, job_id=7, now_s=1000.0)
-    assert run is not None and run.processes == processes
+    assert run is not None and (run.processes, run.cap_bytes) == (processes, first.cap_bytes)
     peaks.record(run)
     peaks.refresh()
     again = booked(**asked)
