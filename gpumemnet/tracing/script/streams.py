@@ -50,9 +50,9 @@ class Stream(Event):
 
 # torch.compile's imports in some releases insist on these.
 _bases = vars(getattr(torch, "_streambase", object))
-for _name, _ours in (("_StreamBase", Stream), ("_EventBase", Event)):
+for _name, _kind in (("_StreamBase", Stream), ("_EventBase", Event)):
     if _name in _bases:
-        _bases[_name].register(_ours)
+        _bases[_name].register(_kind)
 
 
 class Streams:
