@@ -19,7 +19,7 @@ test-all: ## all test tiers that this machine can run
 test-train: ## the tests that need torch, in an environment of their own
 	$(LAB) test-train $(if $(COVERAGE),--coverage) -- $(ARGS)
 
-coverage: ## what `make test COVERAGE=1` and `make test-train COVERAGE=1` measured, against a floor
+coverage: ## what `make test-all COVERAGE=1` and `make test-train COVERAGE=1` measured, against a floor
 	$(LAB) coverage
 
 test-matrix: ## the tests on a real Slurm, on every Slurm that Debian carries

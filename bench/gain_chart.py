@@ -2,7 +2,7 @@
 
     python3 bench/gain_chart.py
 
-Standard library only. tests/unit/test_bench_gain_chart.py compares the committed chart with what this draws.
+Standard library only. tests/unit/bench/test_bench_gain_chart.py compares the committed chart with what this draws.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ROW, HEAD = 22, 30
 def recorded() -> dict[str, dict[str, float]]:
     """Return the figures of each policy, means over its replays, by policy and `mps_server`."""
     runs: dict[str, list[dict[str, float]]] = {}
-    for path in sorted(REPLAYS.glob(f"{TRACE}-*users6*.json.xz")):
+    for path in sorted(REPLAYS.glob(f"{TRACE}-*users6-nccl-r?.json.xz")):
         replay = json.loads(lzma.decompress(path.read_bytes()))
         if replay.get("faulty") or "compute_overcommit" in replay["settings"]:
             continue

@@ -1,4 +1,4 @@
-"""Whether the run of a job with an allocation continues, although an Epilog of the job has started."""
+"""Determine whether a job's run with an allocation continues, although an Epilog of the job has started."""
 
 from __future__ import annotations
 

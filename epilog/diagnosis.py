@@ -1,4 +1,4 @@
-"""rad-monitor's verdict on a job that ended badly: whether it was stopped, or ended through another job's fault."""
+"""Ask rad-monitor's records whether a job was stopped, or ended through another job's fault."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def diagnose(
     )
     incidents = read_incidents(run)
     if outcome.kind in ("gpu-oom", "failed") and (run / "mps").is_dir():  # rad-monitor may be away just then
-        from slurm_plugin.guard.servers import ended_servers
+        from slurm_plugin.guard.ended_servers import ended_servers
         from slurm_plugin.mps import Mps
 
         incidents += tuple(ended_servers(Mps(run, clock=clock), now_s=clock.now_s()))

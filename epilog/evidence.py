@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from epilog.asked import names, server_ends
 from epilog.run_record import LEAST_SAMPLES
+from epilog.slurm_queries import names, server_ends
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
@@ -31,7 +31,7 @@ TAILS_S = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class EndEvidence:
     """All that is known of how a job ended.
 
     Attributes:
@@ -49,7 +49,7 @@ class Evidence:
 
 def read_evidence(
     job: HookJob, node: Node, *, allocation: Allocation | None, usage: JobUsage | None, log: HookLog
-) -> Evidence:
+) -> EndEvidence:
     """Read what shows how a job ended; its output is opened only if it failed, or may have been ended too early.
 
     Args:
@@ -69,7 +69,7 @@ def read_evidence(
     )
     failed = bool(job.exit_status or job.derived_exit)
     if not failed and (ending.requeued or not would_mislead(allocation, usage)):
-        return Evidence(ending=ending, shown=classify(ending, (), ()), user_id=job.user_id)
+        return EndEvidence(ending=ending, shown=classify(ending, (), ()), user_id=job.user_id)
     tails = _tails(job, node, failed=failed)
     shown = shown_by(ending, tails, site_patterns(node.config), log)
     diagnosis = None
@@ -84,7 +84,7 @@ def read_evidence(
             left_s=usage.last_s if usage else None,
             server_ends=partial(server_ends, node, job),
         )
-    return Evidence(ending=ending, shown=shown, diagnosis=diagnosis, user_id=job.user_id)
+    return EndEvidence(ending=ending, shown=shown, diagnosis=diagnosis, user_id=job.user_id)
 
 
 def _tails(job: HookJob, node: Node, *, failed: bool) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
-"""What the Epilog of a GPU node does, in the child that `epilog/__main__.py` starts.
+"""Release a job's GPUs, report how it ended, and rerun it where that helps.
 
-It may run twice for one job. The job's allocation is released before anything else is tried.
+Runs in the child that `epilog/__main__.py` starts, and may run twice for one job. The job's allocation is released
+before anything else is tried.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from epilog.evidence import read_evidence
-from epilog.notes import note_peak, note_reason
+from epilog.notes import peak_note, reason_note, write_note
 from epilog.outcome import ending_of, judge
 from epilog.over import is_reported, over
 from epilog.quarantine import apart
 from epilog.run_record import keep_run, run_of
 from slurm_plugin.core.clock import Clock, Deadline
+from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
 from slurm_plugin.core.config.last_good import InForce, config_in_force
 from slurm_plugin.core.config.load import Config, PartitionConfig
@@ -29,7 +31,7 @@ from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.core.records.node import Allocation, Outcome, Recovery
 from slurm_plugin.core.records.submission import Booking
-from slurm_plugin.core.recovery.classify import as_held, next_attempt, unsigned
+from slurm_plugin.core.recovery.classify import as_allocated, next_attempt, unsigned
 from slurm_plugin.monitor.window import JobUsage, forget_job, read_job
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.files.conf_files import find_slurm_conf, has_slurmdbd
@@ -62,7 +64,7 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
     silent = _is_silent(job, node)
     if _continues(job, node, log, ask=True):
         return Exit.OK
-    _end_record(job, node, reported=silent or not job.gpu_indices)  # without a Prolog it held nothing
+    _end_record(job, node, reported=silent or not job.gpu_indices)  # without a Prolog nothing was allocated
     allocation = _release(job, node, log, LOCK_S)
     if job.gpu_indices and node.manages(job.partition):
         if found.trouble:
@@ -185,7 +187,7 @@ def _release(job: HookJob, node: Node, log: HookLog, lock_s: float) -> Allocatio
 
 
 def _continues(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
-    """Return whether a later run of the job has begun here and has the reservation, MPS, monitor record and output.
+    """Return whether a later run of the job has begun here and has the allocation, MPS, monitor record and output.
 
     Slurm reruns a job on a node that it took for lost, and slurmd still ends the run before. The restart count of that
     Epilog may be the later run's: a requeue raises it first. Without GPUs the Epilog has the data of another job.
@@ -208,7 +210,7 @@ def _stop_mps(run: Path, job: HookJob, clock: Clock, log: HookLog) -> None:
     real, simulated = (run / "mps").is_dir(), (run / "simulated-mps").is_dir()
     if not real and not simulated:
         return
-    from slurm_plugin.mps.node import Mps
+    from slurm_plugin.mps.servers import Mps
     from slurm_plugin.mps.simulated import SimulatedMps
 
     for found, kind in ((real, Mps), (simulated, SimulatedMps)):
@@ -236,14 +238,14 @@ def _report(job: HookJob, node: Node, allocation: Allocation | None, log: HookLo
     booking = read_signed_booking(job.comment, user_id=job.user_id, key=key) or unsigned(allocation, outcome)
     if booking is None or settings is None:
         return
-    booking = as_held(booking, allocation)
+    booking = as_allocated(booking, allocation)
     run = run_of(job, booking, outcome, usage, now_s=node.clock.now_s())
     recovery = next_attempt(booking, outcome, settings) if node.config.features.recovery else None
     try:
         if recovery is not None:
             _run_again(job, node, recovery, outcome, settings, allocation, key, log)
         elif node.config.mode == "enforce":
-            _note_in_slurm(job, node, booking, outcome, usage, key, why=bool(quarantine))
+            _note_in_slurm(job, node, booking, outcome, usage, key, quarantined=bool(quarantine))
     except SlurmError as exc:
         log.write(EventKind.NOT_REPORTED, str(exc))
     _keep(run, node, log)  # first the rerun, then the record: the disk may be full
@@ -288,15 +290,17 @@ def _note_in_slurm(
     usage: JobUsage | None,
     key: bytes,
     *,
-    why: bool,
+    quarantined: bool,
 ) -> None:
     """Write into the job's AdminComment why it was stopped or is under quarantine, or its usage for accounts."""
-    slurm_conf, log = find_slurm_conf(node.config.paths.slurm_conf, os.environ), Path(node.config.paths.log)
+    slurm_conf = find_slurm_conf(node.config.paths.slurm_conf, os.environ)
     if not has_slurmdbd(slurm_conf):  # slurmctld takes no notes on a job that is completing
         return
-    promised = booking.recoveries > 0  # the note there is of the rerun, which has ended now
-    for_good = promised and outcome.kind not in ("ok", "cancelled")
-    if why or for_good or outcome.kind in ("overrun", "idle"):
-        note_reason(job, booking, outcome, slurm_conf=slurm_conf, log=log, key=key)
-    elif node.config.features.accounting:
-        note_peak(job, booking, outcome, usage=usage, slurm_conf=slurm_conf, log=log, key=key)
+    # AdminComment still announces the rerun, which has ended now.
+    rerun_ended_badly = booking.recoveries > 0 and outcome.kind not in ("ok", "cancelled")
+    if quarantined or rerun_ended_badly or outcome.kind in ("overrun", "idle"):
+        note: Note | None = reason_note(job, booking, outcome)
+    else:
+        note = peak_note(job, booking, outcome, usage) if node.config.features.accounting else None
+    if note is not None:
+        write_note(job, note, slurm_conf=slurm_conf, log=Path(node.config.paths.log), key=key)

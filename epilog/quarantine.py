@@ -1,4 +1,4 @@
-"""The job that caused a fatal GPU fault where users share MPS servers: it runs apart from them for a while."""
+"""Quarantine a job's user after a GPU fault that ended a shared MPS server."""
 
 from __future__ import annotations
 

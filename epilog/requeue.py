@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from slurm_plugin.core.booking.available_gres import AvailableGres
 from slurm_plugin.core.booking.gres_text import parse_gres
-from slurm_plugin.core.comments.admin_comment import Fault, Note, read_signed, signed_note
+from slurm_plugin.core.comments.admin_comment import Note, RecoveryCause, read_signed, signed_note
 from slurm_plugin.core.comments.signed_comment import (
     read_signed_booking,
     signed_booking,
@@ -19,10 +19,10 @@ from slurm_plugin.core.comments.signed_comment import (
 )
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.logs.events import Event, EventKind
+from slurm_plugin.core.logs.events import EventKind, LogEvent
 from slurm_plugin.core.records.node import Outcome, Recovery
 from slurm_plugin.core.records.submission import Booking
-from slurm_plugin.core.units import shards_for
+from slurm_plugin.core.units import counted, shards_for
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl
 from slurm_plugin.slurm.node.hook_env import HookJob
 from slurm_plugin.slurm.versions import whole_as_gpu
@@ -46,7 +46,7 @@ def requeue_next_attempt(
     *,
     restart: int,
     key: bytes,
-) -> Event:
+) -> LogEvent:
     """Requeue the job with its next booking and return the outcome; repeating it changes nothing.
 
     Args:
@@ -64,12 +64,12 @@ def requeue_next_attempt(
     view = control.job(job.job_id)
     never = _never_again(view, job)
     if view is None or never:
-        return Event(kind=EventKind.NOT_RUN_AGAIN, detail=never)
+        return LogEvent(kind=EventKind.NOT_RUN_AGAIN, detail=never)
     available = AvailableGres.of(
         settings, parse_gres(view.gres), whole_as_gpu=whole_as_gpu(settings, control.version())
     )
     if why_not := _too_small(available, outcome) or _too_late(view, restart):
-        return Event(kind=EventKind.NOT_RUN_AGAIN, detail=why_not)
+        return LogEvent(kind=EventKind.NOT_RUN_AGAIN, detail=why_not)
     if view.restarts == restart:
         control.requeue(job.job_id)
     isolated = _isolated(view, outcome, key)
@@ -91,7 +91,7 @@ def _never_again(view: JobView | None, job: HookJob) -> str:
     if view is None or view.user_id != job.user_id or not view.batch or not view.requeue:
         return "it may not be requeued"
     if view.restarts >= MOST_RESTARTS:
-        return f"it has been restarted {view.restarts} times"
+        return f"it has been restarted {counted(view.restarts, 'time')}"
     return ""
 
 
@@ -109,7 +109,7 @@ def _too_late(view: JobView, restart: int) -> str:
     return "" if ends or is_requeued else f"it is {view.state} after {view.restarts} restarts by now"
 
 
-def _updated(control: SlurmControl, job_id: int, change: JobChange, reason: str) -> Event:
+def _updated(control: SlurmControl, job_id: int, change: JobChange, reason: str) -> LogEvent:
     """Change the requeued job, without its request if Slurm refuses that, and return the outcome."""
     try:
         control.update(job_id, change)
@@ -119,7 +119,7 @@ def _updated(control: SlurmControl, job_id: int, change: JobChange, reason: str)
         # Slurm applies all of an update or nothing. Without the count in its comment a job would be rerun forever.
         control.update(job_id, replace(change, gres=None, per_task=None))
         reason = f"{reason}; but its request could not be changed: {exc}"
-    return Event(kind=EventKind.RUNS_AGAIN, detail=reason)
+    return LogEvent(kind=EventKind.RUNS_AGAIN, detail=reason)
 
 
 def _isolated(view: JobView, outcome: Outcome, key: bytes) -> str | None:
@@ -141,7 +141,7 @@ def _note(
 ) -> Note:
     """Return the note for radd and for display; reruns because of an MPS server are counted on."""
     before = read_signed(view.admin_comment, job_id=view.job_id, user_id=view.user_id, key=key)
-    fault: Fault = "victim" if outcome.kind == "victim" else "estimate"
+    fault: RecoveryCause = "victim" if outcome.kind == "victim" else "estimate"
     return Note(
         event="recovered",
         start_in_s=delay_s,

@@ -1,4 +1,4 @@
-"""The record of a run for the history: what it booked, what it used and how it ended."""
+"""Make the record of a run for the history: its booking, its usage and how it ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a GPU is freed, clear the start delay of the job that was requeued first.
+"""Clear the start delay of the job that was requeued first, once a GPU is freed.
 
 radd is notified, too: it sets the delay of a requeue once the job is pending, which may be after the change here.
 """
@@ -13,11 +13,11 @@ from typing import TypeGuard
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.ledger.requeued_jobs import Waiting, end_waiting
-from slurm_plugin.core.logs.events import Event, EventKind
+from slurm_plugin.core.ledger.requeued_jobs import RequeuedJob, end_waiting
+from slurm_plugin.core.logs.events import EventKind, LogEvent
 from slurm_plugin.slurm.control import JobChange, JobView, SlurmControl, put_off
 
-MOST_ASKED = 5
+MOST_QUERIED = 5
 """Jobs that an Epilog queries: each query takes some milliseconds, and the node waits for its Epilogs."""
 
 _WAITS = ("PENDING", "COMPLETING")
@@ -25,8 +25,8 @@ _WAITS = ("PENDING", "COMPLETING")
 
 
 def wake(
-    waiting: Sequence[Waiting], run: Path, control: SlurmControl, clock: Clock, *, key: bytes | None
-) -> Event:
+    waiting: Sequence[RequeuedJob], run: Path, control: SlurmControl, clock: Clock, *, key: bytes | None
+) -> LogEvent:
     """Let the first job that can use it start as soon as Slurm can run a Prolog for it here; return the outcome.
 
     One job for each that ends: more of them would find no GPU and be requeued again. A job that no longer waits
@@ -40,7 +40,7 @@ def wake(
         key: The cluster's key; without it a woken job's queue position is lost.
     """
     problems = []
-    for each in waiting[:MOST_ASKED]:
+    for each in waiting[:MOST_QUERIED]:
         try:
             view = control.job(each.job_id)
         except SlurmError as exc:  # it may answer the next Epilog
@@ -61,11 +61,11 @@ def wake(
         except SlurmError as exc:
             problems.append(f"job {each.job_id}: {exc}")
             continue
-        return Event(kind=EventKind.WOKEN, detail=f"job {each.job_id} may start in {left_s} s")
-    return Event(kind=EventKind.NOT_WOKEN, detail="; ".join(problems))
+        return LogEvent(kind=EventKind.WOKEN, detail=f"job {each.job_id} may start in {left_s} s")
+    return LogEvent(kind=EventKind.NOT_WOKEN, detail="; ".join(problems))
 
 
-def _comment_for(view: JobView, waiting: Waiting, *, left_s: int, key: bytes | None) -> str:
+def _comment_for(view: JobView, waiting: RequeuedJob, *, left_s: int, key: bytes | None) -> str:
     """Return the note of a woken job: it replaces the requeue's note, so it keeps the queue position."""
     before = read_signed(view.admin_comment, job_id=view.job_id, user_id=view.user_id, key=key)
     note = Note(
@@ -79,7 +79,7 @@ def _comment_for(view: JobView, waiting: Waiting, *, left_s: int, key: bytes | N
     return signed_note(note, job_id=view.job_id, user_id=view.user_id, key=key)
 
 
-def _can_start(view: JobView | None, waiting: Waiting, *, now_s: float) -> TypeGuard[JobView]:
+def _can_start(view: JobView | None, waiting: RequeuedJob, *, now_s: float) -> TypeGuard[JobView]:
     """Return whether a job waits for what this node requeued it for, and is neither held nor deferred.
 
     A job that has run on another node since, and was preempted or requeued there, waits for that node: it must not

@@ -40,7 +40,7 @@ class OutOfMemoryError(RuntimeError):
 OutOfMemoryError.__module__ = "torch"
 
 
-class Gpu(Protocol):
+class VisibleGpu(Protocol):
     """One GPU as this process sees it."""
 
     name: str
@@ -52,7 +52,7 @@ class Gpu(Protocol):
         """Keep the GPU busy for a moment."""
 
 
-class SimulatedGpu:
+class LabGpu:
     """A GPU of a simulation."""
 
     def __init__(self, gpus: SimulatedGpus, device: GpuSpec, *, ordinal: int, cap_bytes: int | None) -> None:
@@ -116,7 +116,7 @@ def _size(n_bytes: int) -> str:
     return f"{n_bytes / GIB:.2f} GiB" if n_bytes >= GIB else f"{n_bytes / MIB:.2f} MiB"
 
 
-def visible_gpus(environment: Mapping[str, str]) -> list[Gpu]:
+def visible_gpus(environment: Mapping[str, str]) -> list[VisibleGpu]:
     """Return the GPUs that CUDA would show this process, in its order.
 
     Real ones are not met before they are used, so that a process may still fork.
@@ -132,7 +132,7 @@ def visible_gpus(environment: Mapping[str, str]) -> list[Gpu]:
     return list(_simulated(SimulatedGpus(Path(folder, environment.get("SLURMD_NODENAME", ""))), environment))
 
 
-def _simulated(gpus: SimulatedGpus, environment: Mapping[str, str]) -> list[SimulatedGpu]:
+def _simulated(gpus: SimulatedGpus, environment: Mapping[str, str]) -> list[LabGpu]:
     """Return the GPUs of a simulation that CUDA would show; unknown names end the list, as in CUDA."""
     devices = gpus.gpus()
     by_uuid = {device.uuid: device for device in devices}
@@ -146,14 +146,14 @@ def _simulated(gpus: SimulatedGpus, environment: Mapping[str, str]) -> list[Simu
         ","
     )
     caps = _caps(environment.get("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", ""))
-    seen: list[SimulatedGpu] = []
+    seen: list[LabGpu] = []
     for token in tokens:
         device = next(
             (device for device in devices if token.strip() in (device.uuid, str(device.index))), None
         )
         if device is None:
             break
-        seen.append(SimulatedGpu(gpus, device, ordinal=len(seen), cap_bytes=caps.get(len(seen))))
+        seen.append(LabGpu(gpus, device, ordinal=len(seen), cap_bytes=caps.get(len(seen))))
     return seen
 
 
@@ -163,7 +163,7 @@ def _caps(text: str) -> dict[int, int]:
     return {int(ordinal): parse_size(size) for ordinal, _, size in pairs}
 
 
-def train(gpu: Gpu, *, phases: list[int], seconds: float, smact: float) -> None:
+def train(gpu: VisibleGpu, *, phases: list[int], seconds: float, smact: float) -> None:
     """Hold each phase's memory for an equal share of the time."""
     gpu.grow_to(CONTEXT_BYTES, smact=0.0)
     for phase, memory_bytes in enumerate(phases):
@@ -199,7 +199,9 @@ def main() -> int:
     return int(any(statuses))
 
 
-def _start_worker(visible: list[Gpu], rank: int, phases: list[int], options: argparse.Namespace) -> int:
+def _start_worker(
+    visible: list[VisibleGpu], rank: int, phases: list[int], options: argparse.Namespace
+) -> int:
     """Fork the process of one more GPU, and return its pid."""
     if (pid := os.fork()) == 0:
         train(visible[rank], phases=phases, seconds=options.seconds, smact=options.smact)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -74,12 +75,11 @@ def gpus() -> dict[str, Gpu]:
     return known
 
 
-def gpu_named(name: str, *, base_bytes: int | None = None) -> Gpu:
+def gpu_named(name: str) -> Gpu:
     """Look up a GPU.
 
     Args:
         name: Any text that contains a known name: "h200", "NVIDIA H200", "a100-sxm4-40gb".
-        base_bytes: The site's measured base, which then applies to every process.
 
     Returns:
         The GPU.
@@ -87,15 +87,15 @@ def gpu_named(name: str, *, base_bytes: int | None = None) -> Gpu:
     Raises:
         SetupError: It contains no known name.
     """
-    wanted = name.lower()
-    found = next((gpu for key, gpu in gpus().items() if key in wanted), None)
+    found = _known(name)
     if found is None:
         raise SetupError(f"unknown GPU '{name[:40]}'; known: {', '.join(gpus())}")
-    if base_bytes is None:
-        return found
-    return found._replace(
-        conv_base_bytes=base_bytes, base_bytes=base_bytes, measured=True, note="measured here"
-    )
+    return found
+
+
+def _known(name: str) -> Gpu | None:
+    """Return the GPU whose name a text contains, not as the beginning of a longer number: an A1000 is no A100."""
+    return next((gpu for key, gpu in gpus().items() if re.search(rf"{key}(?!\d)", name.lower())), None)
 
 
 def gpu_of_memory(name: str, memory_bytes: int) -> Gpu:
@@ -105,7 +105,7 @@ def gpu_of_memory(name: str, memory_bytes: int) -> Gpu:
         name: The user's name for it.
         memory_bytes: Its memory.
     """
-    known = next((gpu for key, gpu in gpus().items() if key in name.lower()), None)
+    known = _known(name)
     if known is not None:
         return known._replace(memory_bytes=memory_bytes)
     assumed = gpu_named(DEFAULT_GPU)

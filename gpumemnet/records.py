@@ -70,11 +70,7 @@ def is_record(value: object) -> bool:
 
 
 def names_of(kind: Any) -> tuple[str, ...]:
-    """Return the names of the fields, in order.
-
-    Args:
-        kind: A record or its class.
-    """
+    """Return the names of the fields, in order."""
     names: tuple[str, ...] = kind.__slots__
     return names
 

@@ -25,7 +25,7 @@ from slurm_plugin.core.process.run import find_program, run
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.gpus.telemetry import Telemetry
-from slurm_plugin.mps.node import CONTROL
+from slurm_plugin.mps.servers import CONTROL
 from tools.lint import checks
 from tools.messages import page
 from tools.packages import packages
@@ -33,15 +33,14 @@ from tools.record import record
 from tools.release import bill_of_materials, build, pythons, try_install
 from tools.site import build_site
 
+Command = Callable[[Cluster, argparse.Namespace], int]
 CHECKOUT = Path(__file__).resolve().parent.parent
 LOG_LINES = 40
 TRAIN_TESTS = (
     *("tests/unit/gpumemnet_trace", "tests/unit/gpumemnet_train", "tests/unit/dataset"),
-    *(
-        "tests/unit/test_bench_names.py",
-        "tests/unit/test_bench_replay.py",
-    ),  # what they check exists only there
-    "tests/unit/gpumemnet/test_cli.py",  # the weights of every estimator are there
+    *(f"tests/unit/bench/test_bench_{name}.py" for name in ("names", "starts")),  # programs that need torch
+    "tests/unit/bench/test_bench_replay.py",  # the training code exists only there
+    "tests/unit/gpumemnet/cli/test_cli.py",  # the weights of every estimator are there
 )
 NEEDS_TORCH = ",".join(
     f"*/gpumemnet/{name}"
@@ -56,7 +55,14 @@ NEEDS_TORCH = ",".join(
 )
 AT_ONCE = ("-n", "auto", "--dist", "worksteal")
 QUICK_CLUSTER = tuple(
-    f"tests/cluster/test_{name}.py" for name in ("rewrite", "steps", "placement", "recovery", "rad_command")
+    f"tests/cluster/{name}.py"
+    for name in (
+        "submission/test_rewrite",
+        "submission/test_steps",
+        "placement/test_placement",
+        "recovery/test_recovery",
+        "commands/test_rad_command",
+    )
 )
 """Tests of a job's path, from its submission to its rerun, on this machine's Slurm."""
 FLOOR_PERCENT = 85
@@ -73,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(line, file=sys.stderr)
     place = Place(root=home / options.name, venv=home / "venv")
     cluster = Cluster(place)
-    command: Callable[[Cluster, argparse.Namespace], int] = options.command
+    command: Command = options.command
     # So that started daemons are stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
@@ -92,66 +98,44 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--name", default="lab", help="which cluster; several can run side by side")
     commands = parser.add_subparsers(required=True)
-    setup = commands.add_parser("setup", help="install Slurm, where it is missing, and the package")
-    setup.set_defaults(command=_setup)
-    up = commands.add_parser("up", help="start")
-    up.add_argument(
+
+    def add(name: str, command: Command, text: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=text)
+        added.set_defaults(command=command)
+        return added
+
+    add("setup", _setup, "install Slurm, where it is missing, and the package")
+    add("up", _up, "start").add_argument(
         "--node",
         action="append",
         metavar="NAME:MIB,MIB,...",
         help="a node and the memory of each of its GPUs, for example n1:40960,40960; may be repeated",
     )
-    up.set_defaults(command=_up)
-    commands.add_parser("down", help="stop").set_defaults(command=_down)
-    commands.add_parser("status", help="what runs").set_defaults(command=_status)
-    commands.add_parser("logs", help="the end of every log").set_defaults(command=_logs)
-    run = commands.add_parser("exec", help="run a command on the cluster: exec squeue --all")
-    run.add_argument(
+    add("down", _down, "stop")
+    add("status", _status, "what runs")
+    add("logs", _logs, "the end of every log")
+    add("exec", _exec, "run a command on the cluster: exec squeue --all").add_argument(
         "argv", nargs=argparse.REMAINDER, help="the command and its options; a shell without one"
     )
-    run.set_defaults(command=_exec)
-    commands.add_parser("demo", help="set up, then run the demo").set_defaults(command=_demo)
-    unit = commands.add_parser("unit", help="the quick unit tests: no Slurm, no root, no torch")
-    unit.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
-    unit.set_defaults(command=_unit)
-    quick = commands.add_parser(
-        "test", help="unit, Lua and flow tests, and a few on a real Slurm: ten minutes"
+    add("demo", _demo, "set up, then run the demo")
+    tests = (
+        add("unit", _unit, "the quick unit tests: no Slurm, no root, no torch"),
+        add("test", _test, "unit, Lua and flow tests, and a few on a real Slurm: ten minutes"),
+        add("test-all", _test_all, "every test tier that this machine can run"),
+        add("test-train", _test_train, "set up with torch, then run the tests that need it"),
     )
-    quick.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
-    quick.set_defaults(command=_test)
-    test = commands.add_parser("test-all", help="every test tier that this machine can run")
-    test.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
-    test.add_argument("--coverage", action="store_true", help="measure it, for `make coverage`")
-    test.set_defaults(command=_test_all)
-    train = commands.add_parser("test-train", help="set up with torch, then run the tests that need it")
-    train.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
-    train.add_argument("--coverage", action="store_true", help="measure it, for `make coverage`")
-    train.set_defaults(command=_test_train)
-    commands.add_parser(
-        "coverage", help="add up what was measured, and compare it with the floor"
-    ).set_defaults(command=_coverage)
-    commands.add_parser("lint", help="set up, then check style, formatting and types").set_defaults(
-        command=_lint
-    )
-    commands.add_parser(
-        "release",
-        help="build all distributions, try them on every Python that is here, list what they contain",
-    ).set_defaults(command=_release)
-    commands.add_parser(
-        "packages", help="a .deb and, where rpmbuild can be had, an .rpm of the last commit"
-    ).set_defaults(command=_packages)
-    commands.add_parser("site", help="the manual and the reference as a site, built strictly").set_defaults(
-        command=_site
-    )
-    commands.add_parser(
-        "messages", help="print every message of the code, as the site shows them"
-    ).set_defaults(command=_messages)
-    commands.add_parser(
-        "record", help="record a user's first job on a private Slurm, for the site"
-    ).set_defaults(command=_record)
-    commands.add_parser("clean", help="stop what runs and remove all that was made").set_defaults(
-        command=_clean
-    )
+    for each in tests:
+        each.add_argument("pytest", nargs="*", help="further arguments for pytest, after --")
+    for each in tests[2:]:
+        each.add_argument("--coverage", action="store_true", help="measure it, for `make coverage`")
+    add("coverage", _coverage, "add up what was measured, and compare it with the floor")
+    add("lint", _lint, "set up, then check style, formatting and types")
+    add("release", _release, "build all distributions, try them on every Python here, list what they contain")
+    add("packages", _packages, "a .deb and, where rpmbuild can be had, an .rpm of the last commit")
+    add("site", _site, "the manual and the reference as a site, built strictly")
+    add("messages", _messages, "print every message of the code, as the site shows them")
+    add("record", _record, "record a user's first job on a private Slurm, for the site")
+    add("clean", _clean, "stop what runs and remove all that was made")
     return parser
 
 
@@ -166,7 +150,12 @@ def _setup(cluster: Cluster, options: argparse.Namespace) -> int:
 def _up(cluster: Cluster, options: argparse.Namespace) -> int:
     if (reason := why_no_slurm()) is not None:
         raise LabError(reason)
-    cluster.up(ClusterSpec(nodes=tuple(map(_node, options.node))) if options.node else ClusterSpec())
+    if "slurmctld" in cluster.daemons.running() and not options.node:
+        print(
+            f"{options.name} is up already; to restart it, first: python3 -m lab --name {options.name} down"
+        )
+    else:
+        cluster.up(ClusterSpec(nodes=tuple(map(_node, options.node))) if options.node else ClusterSpec())
     print(cluster.status())
     exports = shlex.join(["export", *(f"{name}={value}" for name, value in _reader(cluster).items())])
     print(f"use it with: python3 -m lab --name {options.name} exec bash\nor: {exports}")
@@ -199,7 +188,12 @@ def _logs(cluster: Cluster, options: argparse.Namespace) -> int:
 def _exec(cluster: Cluster, options: argparse.Namespace) -> int:
     argv = options.argv[1:] if options.argv[:1] == ["--"] else options.argv
     argv = argv or ["bash"]
-    os.execvpe(argv[0], argv, {**os.environ, **_reader(cluster)})
+    if not cluster.place.etc.is_dir():
+        raise LabError(f"{options.name} is not up; run: python3 -m lab --name {options.name} up")
+    try:
+        os.execvpe(argv[0], argv, {**os.environ, **_reader(cluster)})
+    except OSError as exc:
+        raise LabError(f"{argv[0]}: {exc.strerror}") from exc
 
 
 def _reader(cluster: Cluster) -> dict[str, str]:

@@ -6,7 +6,7 @@ import os
 import pwd
 from collections.abc import Mapping
 
-from lab.daemons import Daemons, wait_until
+from lab.daemons import TIME_FACTOR, Daemons, wait_until
 from lab.place import Place
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import CommandError
@@ -18,7 +18,7 @@ PROGRAMS = ("mariadbd", "mariadb-install-db", "mariadb", "slurmdbd", "sacctmgr")
 PORTS = ("mariadb", "slurmdbd")
 USERS = ("root", "games")
 """Users that may submit: Slurm 26.05 finds no association of the user `nobody`."""
-_UP_S = 30.0
+_UP_S = 30.0 * TIME_FACTOR
 
 SLURM_CONF = """\
 AccountingStorageType=accounting_storage/slurmdbd

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import pwd
+import random
 import re
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any
 
 from lab import accounts, config
-from lab.daemons import Daemons, LabError, kill_leftovers, wait_until
+from lab.daemons import TIME_FACTOR, Daemons, LabError, kill_leftovers, wait_until
 from lab.files import is_user, munge_user, rewrite, write_files
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.clock import Clock, SystemClock
@@ -105,6 +106,30 @@ class Cluster:
         argv = ["slurmctld", "-D", "-f", str(self.place.slurm_conf)]
         self.daemons.start("slurmctld", argv, env=self.env())
 
+    def restart_slurmctld(self) -> None:
+        """Stop slurmctld if it runs, start it, and wait until every node has registered."""
+        self.daemons.stop("slurmctld")
+        self.start_slurmctld()
+        self.wait_for_nodes()
+
+    def wait_for_nodes(self) -> None:
+        """Wait until slurmctld answers and every node has registered.
+
+        Before that 22.05.8 may start a job without the GPU that it requested.
+        """
+        self.wait("slurmctld answers", self.answers, 30)
+        unknown = "SlurmdStartTime=None"
+        self.wait("all nodes register", lambda: unknown not in self.slurm("scontrol", "show", "node"), 60)
+
+    def saved_since(self, began_s: float) -> bool:
+        """Return whether slurmctld has saved its nodes, and its jobs since a time in Unix seconds.
+
+        24.11.5 and 26.05.5 die of a segmentation fault where a job with shards was saved and its node was not.
+        """
+        folder = self.place.root / "spool" / "slurmctld"
+        nodes, jobs = folder / "node_state", folder / "job_state"
+        return nodes.exists() and jobs.exists() and jobs.stat().st_mtime > began_s
+
     def start_node(self, node: NodeSpec) -> None:
         """Start the slurmd of one node."""
         argv = ["slurmd", "-D", "-f", str(self.place.slurm_conf), "-N", node.name]
@@ -170,8 +195,8 @@ class Cluster:
         return {name for name, state in rows if state == "idle"}
 
     def wait(self, what: str, condition: Callable[[], bool], timeout_s: float) -> None:
-        """Return as soon as a condition holds; LabError if it does not in time."""
-        wait_until(what, condition, timeout_s=timeout_s, clock=self.clock)
+        """Return as soon as a condition holds; LabError if it does not in time, which is longer on a busy machine."""
+        wait_until(what, condition, timeout_s=timeout_s * TIME_FACTOR, clock=self.clock)
 
     # --- using ----------------------------------------------------------------------------------------------------
 
@@ -227,7 +252,7 @@ class Cluster:
     def allocations(self, node: str) -> list[dict[str, Any]]:
         """Return the jobs' allocations on a node's GPUs, from its ledger."""
         store = LedgerStore(self.place.run / node, clock=self.clock, boot_id=boot_id())
-        return [asdict(held) for held in store.read().ledger.allocations]
+        return [asdict(allocation) for allocation in store.read().ledger.allocations]
 
     def set_rad(self, key: str, value: str, *, restart: bool = True) -> None:
         """Set a key in every rad.toml of the cluster, where the template has it, and make radd read it."""
@@ -293,10 +318,12 @@ class Cluster:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return unused ports, all different."""
-    sockets = [socket.create_server(("", 0)) for _ in range(count)]
-    try:
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Return unused ports, all different, below those that Linux gives to connections while a daemon restarts."""
+    found: dict[int, socket.socket] = {}
+    while len(found) < count:
+        port = random.randrange(20_000, 32_000)
+        with suppress(OSError):
+            found[port] = socket.create_server(("", port))
+    for each in found.values():
+        each.close()
+    return list(found)

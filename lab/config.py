@@ -6,14 +6,13 @@ what makes the cluster private (ports, folders, a machine that pretends to be la
 
 from __future__ import annotations
 
-import os
 import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab import accounts
-from lab.daemons import LabError
+from lab.daemons import TIME_FACTOR, LabError
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.admin.own_files.templates import render, templates_folder
 from slurm_plugin.core.units import from_mib
@@ -123,7 +122,8 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
         )
     spread = ",LL_SHARED_GRES" if spreads else ""
     spread += f",{SPREADING}" if spec.spread_shards else ""
-    managed = _template("slurm.conf", {"etc": str(place.etc), "select_parameters": f"CR_Core_Memory{spread}"})
+    values = {"hooks": str(place.etc), "select_parameters": f"CR_Core_Memory{spread}"}
+    managed = _template("slurm.conf", values)
     if not spec.with_rad:
         managed = "\n".join(line for line in managed.splitlines() if not line.startswith(_OUR_LINES))
     nodes = [
@@ -141,6 +141,8 @@ def slurm_conf(spec: ClusterSpec, place: Place, site: Site) -> str:
 
 
 def _gres(node: NodeSpec, *, typed: bool) -> str:
+    if not node.gpu_mib:
+        return "(null)"
     shards = sum(map(shards_of, node.gpu_mib))
     gpus = f"gpu:{node.gpu_type or GPU_TYPE}:" if typed else "gpu:"
     named = f"{node.gpu_type}:" if node.gpu_type else ""
@@ -150,7 +152,7 @@ def _gres(node: NodeSpec, *, typed: bool) -> str:
 def gres_conf(spec: ClusterSpec, place: Place) -> str:
     """Return gres.conf: each GPU with a device file and shards in proportion to its memory."""
     parts = []
-    for node in spec.nodes:
+    for node in filter(lambda each: each.gpu_mib, spec.nodes):
         devices = place.root / "dev" / node.name
         files = node.devices or [str(devices / f"gpu{index}") for index in range(len(node.gpu_mib))]
         gpus = [
@@ -238,7 +240,7 @@ def lua_settings(place: Place, slurm_uid: int) -> str:
 
 def _deadline_s() -> float:
     """Return how long a submission waits for radd: as on a site, or longer on a machine that tests keep busy."""
-    return 0.1 * float(os.environ.get("RAD_TIME_FACTOR", "1"))
+    return 0.1 * TIME_FACTOR
 
 
 def _template(name: str, values: Mapping[str, str], gpus: Sequence[Mapping[str, str]] = ()) -> str:

@@ -19,6 +19,10 @@ class LabError(RadError):
     """The private cluster cannot be set up, started or stopped; the text says what to do."""
 
 
+TIME_FACTOR = float(os.environ.get("RAD_TIME_FACTOR", "1"))
+"""How many times as long as on an idle machine a wait for a cluster may take."""
+
+
 def wait_until(what: str, condition: Callable[[], bool], *, timeout_s: float, clock: Clock) -> None:
     """Return as soon as a condition holds.
 
@@ -64,7 +68,8 @@ class Daemons:
             os.kill(pid, number)
 
     def stop(self, name: str, *, timeout_s: float = 10.0) -> None:
-        """End a daemon: by SIGTERM first, by force after the time limit."""
+        """End a daemon: by SIGTERM first, by force after the time limit, which is longer on a busy machine."""
+        timeout_s *= TIME_FACTOR
         self.signal(name, signal.SIGTERM)
         try:
             wait_until(name, lambda: self.pid(name) is None, timeout_s=timeout_s, clock=self._clock)

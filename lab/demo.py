@@ -10,7 +10,7 @@ from textwrap import shorten
 
 from lab.cluster import Cluster
 from lab.config import shards_of
-from lab.examples import EXAMPLES, PEOPLE, Example, Row, Timed, whole_gpu_end_s
+from lab.examples import EXAMPLES, PEOPLE, Example, ExampleRow, Timed, whole_gpu_end_s
 from lab.jobs import ENDED, Jobs
 from lab.place import ClusterSpec, NodeSpec
 from lab.watch import Watcher
@@ -120,7 +120,7 @@ class Demo:
             self._last[job_id] = fields
             self._note(self._names.get(job_id, "?"), job_id, fields)
 
-    def _follow(self, submitted: Sequence[tuple[Example, int | None, str]]) -> list[Row]:
+    def _follow(self, submitted: Sequence[tuple[Example, int | None, str]]) -> list[ExampleRow]:
         open_jobs, last = set(self._names), self._last
         deadline = Deadline(self._cluster.clock, TIME_LIMIT_S)
         while open_jobs and not deadline.passed():
@@ -131,7 +131,7 @@ class Demo:
             }
             open_jobs -= {job for job in open_jobs if self._is_over(last.get(job, {}), job in recovering)}
         return [
-            Row(
+            ExampleRow(
                 example=example,
                 job_id=job_id,
                 messages=messages,
@@ -193,7 +193,7 @@ class Demo:
         )
         return booking.estimate_bytes if booking else None
 
-    def _compared(self, rows: Sequence[Row]) -> Iterator[str]:
+    def _compared(self, rows: Sequence[ExampleRow]) -> Iterator[str]:
         """Yield when the jobs ended, and when they would have ended on whole GPUs."""
         once: list[Timed] = []
         for row in rows:
@@ -220,7 +220,7 @@ class Demo:
                 f"the same runs would end after {whole_s:.0f} s"
             )
 
-    def _shared_faults(self, rows: Sequence[Row]) -> list[str]:
+    def _shared_faults(self, rows: Sequence[ExampleRow]) -> list[str]:
         faults = []
         if not any(run.neighbours for row in rows for run in row.runs):
             faults.append("no two jobs shared a GPU")

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lab.watch import Run
+from lab.watch import ObservedRun
 from slurm_plugin.core.units import human
 
 PEOPLE = {"nobody": "alice", "games": "bob"}
@@ -61,7 +61,7 @@ EXAMPLES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ExampleRow:
     """One line of the table.
 
     Attributes:
@@ -81,7 +81,7 @@ class Row:
     job_id: int | None
     messages: str
     fields: dict[str, str]
-    runs: list[Run]
+    runs: list[ObservedRun]
     shards: list[int]
     estimate_bytes: int | None
     returns: list[str]

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.cluster import Cluster
 from lab.daemons import LabError
-from slurm_plugin.admin.doctor.fixes import Change
+from slurm_plugin.admin.doctor.fixes import LineChange
 from slurm_plugin.core.errors import CommandError
 
 
@@ -39,7 +39,7 @@ def fix(cluster: Cluster, finding: Mapping[str, Any]) -> None:
     if not actions:
         raise LabError(f"no fix is given: {finding}")
     changes = [
-        Change(path=Path(action["file"]), first=action["line"], count=action["lines"], new=action["new"])
+        LineChange(path=Path(action["file"]), first=action["line"], count=action["lines"], new=action["new"])
         for action in actions
         if "file" in action
     ]
@@ -47,8 +47,6 @@ def fix(cluster: Cluster, finding: Mapping[str, Any]) -> None:
         change.path.write_text(change.applied(change.path.read_text() if change.path.exists() else ""))
     for action in actions:
         if action.get("run") == ["systemctl", "restart", "slurmctld"]:
-            cluster.daemons.stop("slurmctld")
-            cluster.start_slurmctld()
-            cluster.wait("slurmctld answers", cluster.answers, 20)
+            cluster.restart_slurmctld()
         elif "run" in action:
             cluster.slurm(*action["run"])

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster import Cluster
-from lab.daemons import wait_until
+from lab.daemons import LabError, wait_until
 from slurm_plugin.core.errors import CommandError
 
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
@@ -16,7 +16,7 @@ _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z:/]*)=(.*?)(?= [A-Z][A-Za-z:/]*=|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Submitted:
+class SubmitResult:
     """Result of a submission.
 
     Attributes:
@@ -36,7 +36,7 @@ class Jobs:
 
     def submit(
         self, *argv: str, user: str = "nobody", env: Mapping[str, str] | None = None, stdin: str | None = None
-    ) -> Submitted:
+    ) -> SubmitResult:
         """Run sbatch in the folder as a user and return the result."""
         command = (
             "runuser",
@@ -51,11 +51,22 @@ class Jobs:
         try:
             text = self.cluster.slurm(*command, "--parsable", *argv, env=env, stdin=stdin)
         except CommandError as exc:
-            return Submitted(job_id=None, messages=exc.output)
+            return SubmitResult(job_id=None, messages=exc.output)
         lines = text.splitlines()
         ids = [line for line in lines if line.isdigit()]
         messages = "\n".join(line for line in lines if line not in ids[-1:])
-        return Submitted(job_id=int(ids[-1]) if ids else None, messages=messages)
+        return SubmitResult(job_id=int(ids[-1]) if ids else None, messages=messages)
+
+    def accepted(self, *argv: str, user: str = "nobody", env: Mapping[str, str] | None = None) -> int:
+        """Submit a job that must be accepted, and return its id.
+
+        Raises:
+            LabError: It was refused.
+        """
+        job = self.submit(*argv, user=user, env=env)
+        if job.job_id is None:
+            raise LabError(job.messages)
+        return job.job_id
 
     def fields(self, job_id: int | str) -> dict[str, str]:
         """Return a job's properties as `scontrol show job` names them; empty if Slurm no longer knows it."""
@@ -97,8 +108,25 @@ class Jobs:
             return seen.get("JobState") in wanted
 
         what = f"job {job_id} {' or '.join(states) or 'ends'}"
-        wait_until(what, there, timeout_s=timeout_s, clock=self.cluster.clock)
+        try:
+            self.cluster.wait(what, there, timeout_s)
+        except LabError as exc:
+            now = [f"{name}={seen.get(name)}" for name in ("JobState", "Reason", "ExitCode", "Restarts")]
+            raise LabError(f"{exc}, but {' '.join(now)}: {self.output(job_id)[-500:]!r}") from exc
         return seen
+
+    def starts(self, job_id: int, *, within_s: float = 15.0) -> bool:
+        """Return whether a job runs within a time, also where nothing else waits for it."""
+        try:
+            wait_until(
+                "it runs",
+                lambda: self.state(job_id) == "RUNNING",
+                timeout_s=within_s,
+                clock=self.cluster.clock,
+            )
+        except LabError:
+            return False
+        return True
 
     def output(self, job_id: int | str) -> str:
         """Return a job's output; "" if there is none yet."""

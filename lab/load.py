@@ -31,7 +31,7 @@ RETRY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class LoadJob:
     """One job of a load.
 
     Attributes:
@@ -60,18 +60,18 @@ class Job:
         return ("--gpus=1", f"--comment=rad:memory={self.mib + CONTEXT_MIB}M{policy}")
 
 
-def mixed(count: int) -> tuple[Job, ...]:
+def mixed(count: int) -> tuple[LoadJob, ...]:
     """Return this many jobs of two users: most share, one in four has a GPU alone, one in twelve has two."""
     jobs = []
     for number in range(count):
         user = ("nobody", "games")[number % 2]
         if number % 12 == 5:
-            jobs.append(Job(name=f"{ALONE}-{number}", mib=20_000, seconds=4, gpus=2, user=user))
+            jobs.append(LoadJob(name=f"{ALONE}-{number}", mib=20_000, seconds=4, gpus=2, user=user))
         elif number % 4 == 2:
-            jobs.append(Job(name=f"{ALONE}-{number}", mib=10_000, seconds=5, user=user))
+            jobs.append(LoadJob(name=f"{ALONE}-{number}", mib=10_000, seconds=5, user=user))
         else:
             mib, seconds = ((4000, 6), (8000, 4), (12000, 5))[number % 3]
-            jobs.append(Job(name=f"share-{number}", mib=mib, seconds=seconds, user=user))
+            jobs.append(LoadJob(name=f"share-{number}", mib=mib, seconds=seconds, user=user))
     return tuple(jobs)
 
 
@@ -92,11 +92,11 @@ class Fate:
     restarts: int
 
 
-class Load:
+class ClusterLoad:
     """A load on a cluster."""
 
     def __init__(
-        self, cluster: Cluster, jobs: Sequence[Job], *, with_rad: bool, every_s: float = 1.0
+        self, cluster: Cluster, jobs: Sequence[LoadJob], *, with_rad: bool, every_s: float = 1.0
     ) -> None:
         """Prepare.
 
@@ -155,7 +155,7 @@ class Load:
             next_s = max(next_s + self.every_s, clock.monotonic_s())
             clock.sleep(max(0.0, next_s - clock.monotonic_s()))
 
-    def _submit_one(self, job: Job) -> None:
+    def _submit_one(self, job: LoadJob) -> None:
         """Submit a job; while Slurm does not answer, try again as a user would."""
         options = (
             "-J",
@@ -223,6 +223,6 @@ def boot_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def equal_nodes(count: int, *, gpu_mib: tuple[int, ...] = (40960,) * 4) -> tuple[NodeSpec, ...]:
+def equal_nodes(count: int) -> tuple[NodeSpec, ...]:
     """Return this many equal nodes."""
-    return tuple(NodeSpec(name=f"n{number}", gpu_mib=gpu_mib) for number in range(count))
+    return tuple(NodeSpec(name=f"n{number}") for number in range(count))

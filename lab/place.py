@@ -8,11 +8,12 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from slurm_plugin.mps.daemon import LONGEST_RUN_FOLDER
+
 SOCKET_PATH_LIMIT = 107
 """Longest path of a Unix socket (unix(7): sun_path holds 108 bytes with the closing NUL)."""
 
 _LONGEST_SOCKET = "some-cluster/run/munge/socket"
-_LONGEST_MPS_SOCKET = f"run/n0/mps/GPU-{36 * 'x'}/65534/pipe/control_privileged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +113,9 @@ class Place:
 
     def short_for_mps(self, checkout: Path) -> Place:
         """Return this place, or a shorter one if the sockets that MPS makes for each GPU and user would not fit."""
-        if len(f"{self.root}/{_LONGEST_MPS_SOCKET}") <= SOCKET_PATH_LIMIT:
+        if len(f"{self.root}/run/n0") <= LONGEST_RUN_FOLDER:
             return self
-        return Place(root=Path("/var/tmp", f"rad-{_mark(checkout, 6)}"), venv=self.venv)
+        return Place(root=Path("/var/tmp", f"rad-{_mark(checkout, 4)}"), venv=self.venv)
 
     def save(self, spec: ClusterSpec, ports: dict[str, int]) -> None:
         """Write down what was started, for people and for `clean`."""

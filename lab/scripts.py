@@ -43,11 +43,7 @@ _WRONG = frozenset(("0", "many", "adamm", "half", "perhaps", "lots", "share", "1
 
 
 def drawn(draw: Random) -> tuple[str, tuple[str, ...]]:
-    """Return a job script, and the text typed in front of it.
-
-    Args:
-        draw: Source of randomness.
-    """
+    """Return a job script, and the text typed in front of it."""
     lines = ["#!/bin/bash", *_sbatch_lines(draw), *_rad_lines(draw)]
     if draw.random() < 0.3:
         lines[1:] = draw.sample(lines[1:], len(lines) - 1)

@@ -1,4 +1,4 @@
-"""Watch a private cluster from outside for states that must never occur; neither hooks nor radd are asked.
+"""Watch a private cluster from outside for states that must never occur; neither hooks nor radd are queried.
 
 Twice a second it samples the simulated GPUs (memory of each process), each node's ledger and Slurm. It counts:
 
@@ -33,7 +33,7 @@ _ON_NODE = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class ProcessMemory:
     """Memory of one process on one GPU.
 
     Attributes:
@@ -73,17 +73,17 @@ class Findings:
         self.first.setdefault(kind, words)
 
 
-def gpu_faults(held: Sequence[Held], usable_bytes: Mapping[str, int]) -> list[tuple[str, str]]:
+def gpu_faults(processes: Sequence[ProcessMemory], usable_bytes: Mapping[str, int]) -> list[tuple[str, str]]:
     """Return the faults on the GPUs, as name and text.
 
-    >>> a = Held(gpu="G", job_id=1, restart=0, name="alone-1", memory_bytes=1)
-    >>> b = Held(gpu="G", job_id=2, restart=0, name="share-2", memory_bytes=1)
+    >>> a = ProcessMemory(gpu="G", job_id=1, restart=0, name="alone-1", memory_bytes=1)
+    >>> b = ProcessMemory(gpu="G", job_id=2, restart=0, name="share-2", memory_bytes=1)
     >>> [kind for kind, _ in gpu_faults([a, b], {"G": 9})]
     ['double-booked']
     """
     found = []
     for gpu, usable in usable_bytes.items():
-        here = [one for one in held if one.gpu == gpu]
+        here = [one for one in processes if one.gpu == gpu]
         jobs = {one.job_id: one.name for one in here if one.job_id is not None}
         runs = {(one.job_id, one.restart) for one in here if one.job_id is not None}
         if len(jobs) > 1 and any(name.startswith(ALONE) for name in jobs.values()):
@@ -159,7 +159,7 @@ class Sentinel:
         now_s = self._cluster.clock.monotonic_s()
         orphaned: set[tuple[str, int]] = set()
         for node, usable in self._usable.items():
-            for kind, words in gpu_faults(held_on(self._cluster.place.gpus(node)), usable):
+            for kind, words in gpu_faults(processes_on(self._cluster.place.gpus(node)), usable):
                 findings.add(kind, f"{node} {words}")
             try:
                 rows = self._cluster.allocations(node)
@@ -190,7 +190,7 @@ class Sentinel:
                 self.findings.add("drained", line)
 
 
-def held_on(folder: Path) -> list[Held]:
+def processes_on(folder: Path) -> list[ProcessMemory]:
     """Return the memory of live processes on a folder's simulated GPUs, even if its list of GPUs is broken."""
     found = []
     for path in sorted((folder / "processes").glob("*.json")):
@@ -202,7 +202,7 @@ def held_on(folder: Path) -> list[Held]:
         if alive:
             job_id, restart, name = _job_of(row["pid"])
             found.append(
-                Held(
+                ProcessMemory(
                     gpu=row["uuid"],
                     job_id=job_id,
                     restart=restart,

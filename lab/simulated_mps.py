@@ -1,4 +1,4 @@
-"""What a simulated MPS server does when a client faults: it writes what a real one writes, and ends all its clients."""
+"""Simulate an MPS server that a client's fault hits: it logs what a real one logs, and ends all its clients."""
 
 from __future__ import annotations
 

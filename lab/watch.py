@@ -1,4 +1,4 @@
-"""Observe the GPUs from outside; neither Slurm nor RAD's hooks are asked."""
+"""Observe the GPUs from outside; neither Slurm nor RAD's hooks are queried."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from slurm_plugin.monitor.gpus.telemetry import Telemetry
 
-Gpu = tuple[str, int]
+GpuOnNode = tuple[str, int]
 """Node name and index."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Run:
+class ObservedRun:
     """One run of a job as observed on the GPUs.
 
     Attributes:
@@ -22,7 +22,7 @@ class Run:
         neighbours: The jobs that used memory on the same GPU at the same time.
     """
 
-    gpus: set[Gpu] = field(default_factory=set)
+    gpus: set[GpuOnNode] = field(default_factory=set)
     peak_bytes: int = 0
     neighbours: set[int] = field(default_factory=set)
 
@@ -32,7 +32,7 @@ class Watcher:
 
     def __init__(self, nodes: Mapping[str, Telemetry]) -> None:
         self._nodes = dict(nodes)
-        self.runs: dict[tuple[int, int], Run] = {}
+        self.runs: dict[tuple[int, int], ObservedRun] = {}
         self.fullest_share = 0.0
 
     def sample(self) -> None:
@@ -40,14 +40,14 @@ class Watcher:
         for node, gpus in self._nodes.items():
             for gpu in gpus.read():
                 self.fullest_share = max(self.fullest_share, gpu.memory_used_bytes / gpu.usable_bytes)
-                held = [(key, p.memory_bytes or 0) for p in gpu.processes if (key := job_of(p.pid))]
-                for key, memory_bytes in held:
-                    run = self.runs.setdefault(key, Run())
+                used = [(key, p.memory_bytes or 0) for p in gpu.processes if (key := job_of(p.pid))]
+                for key, memory_bytes in used:
+                    run = self.runs.setdefault(key, ObservedRun())
                     run.gpus.add((node, gpu.index))
                     run.peak_bytes = max(run.peak_bytes, memory_bytes)
-                    run.neighbours |= {job for (job, _), _ in held if job != key[0]}
+                    run.neighbours |= {job for (job, _), _ in used if job != key[0]}
 
-    def of(self, job_id: int) -> list[Run]:
+    def of(self, job_id: int) -> list[ObservedRun]:
         """Return the runs of a job, first to last."""
         return [self.runs[key] for key in sorted(self.runs) if key[0] == job_id]
 

@@ -48,7 +48,7 @@ FOLLOWING: Mapping[Attempt, tuple[Attempt, ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class AttemptResult:
     """What the last attempt led to.
 
     Attributes:
@@ -69,7 +69,7 @@ def place_job(
     *,
     start_mps: Callable[[Placed], Mapping[str, str] | None],
     requeue: Callable[[Placed], bool],
-) -> Result:
+) -> AttemptResult:
     """Try to place a job until no further attempt is worth it.
 
     Args:
@@ -95,7 +95,7 @@ def place_job(
     return result
 
 
-def worth_trying(attempt: Attempt, last: Result, context: PlacementContext) -> bool:
+def worth_trying(attempt: Attempt, last: AttemptResult, context: PlacementContext) -> bool:
     """Return whether an attempt could succeed where the last one did not.
 
     Args:
@@ -128,7 +128,9 @@ def _prepared(attempt: Attempt, context: PlacementContext) -> PlacementContext |
     )
 
 
-def _tried(context: PlacementContext, start_mps: Callable[[Placed], Mapping[str, str] | None]) -> Result:
+def _tried(
+    context: PlacementContext, start_mps: Callable[[Placed], Mapping[str, str] | None]
+) -> AttemptResult:
     placed = place_once(context)
     mps = {} if context.demand.uncapped else start_mps(placed)
-    return Result(placed=placed, demand=context.demand, mps=mps)
+    return AttemptResult(placed=placed, demand=context.demand, mps=mps)

@@ -1,4 +1,4 @@
-"""What a job may use: its signed booking or, if there is none, what Slurm says that it requested."""
+"""Determine what a job may use: its signed booking or, if there is none, its request according to Slurm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from slurm_plugin.core.comments.signed_comment import read_key, read_signed_book
 from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.records.node import Demand
-from slurm_plugin.core.records.submission import AskedTasks, Booking, GresItem
+from slurm_plugin.core.records.submission import Booking, BookingKind, GresItem, RequestedTasks
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 if TYPE_CHECKING:
@@ -21,29 +21,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SourcedDemand:
     """A job's demand and its source.
 
     Attributes:
         demand: The input of the placement; None if the job passes through unchanged (MIG).
-        source: "stamp", "slurm" or "assumed", for the log.
+        source: "booking", "slurm" or "assumed", for the log.
         mismatch: Why a verified booking did not count; "" if it did, or if there was none.
-        recoveries: How often the job was requeued after running out of memory.
-        shards: Shards that Slurm gave according to the stamp, for TaskProlog to compare; None if Slurm was queried.
+        shards: Shards that Slurm gave according to the booking, for TaskProlog to compare; None if Slurm was queried.
         by_task: The tasks that its steps are to have; None if Slurm has the user's number.
     """
 
     demand: Demand | None
     source: str
     mismatch: str = ""
-    recoveries: int = 0
     shards: int | None = None
-    by_task: AskedTasks | None = None
+    by_task: RequestedTasks | None = None
 
 
 def wanted_by(
     job: HookJob, config: Config, settings: PartitionConfig, slurm: Callable[[], SlurmCommands]
-) -> Wanted:
+) -> SourcedDemand:
     """Return what a job with GPUs may use.
 
     An ordinary job costs slurmctld nothing: its booking is verified here, and agrees with the Prolog's environment.
@@ -62,21 +60,21 @@ def wanted_by(
     mismatch = mismatch_in(booking, partition=job.partition, gpu_indices=len(job.gpu_indices))
     if mismatch is None:
         size = _whole(job) if booking.kind == "whole" else _shared(job, booking.memory_bytes, booking.gpus)
-        wanted = Wanted(demand=size, source="stamp", shards=booking.shards)
+        wanted = SourcedDemand(demand=size, source="booking", shards=booking.shards)
     else:
         wanted = replace(_as_given(job, settings, slurm, _parts(booking, job)), mismatch=mismatch)
     if wanted.demand is None:
         return wanted
     demand = replace(
         wanted.demand,
-        cap_bytes=booking.cap_bytes if wanted.source == "stamp" else None,
+        cap_bytes=booking.cap_bytes if wanted.source == "booking" else None,
         estimate_bytes=booking.estimate_bytes,
         profile_key=booking.profile_key,
         smact=booking.smact,
         processes=booking.processes,
         own_server=booking.own_server,
     )
-    return replace(wanted, demand=demand, recoveries=booking.recoveries, by_task=booking.by_task)
+    return replace(wanted, demand=demand, by_task=booking.by_task)
 
 
 def _parts(booking: Booking, job: HookJob) -> int:
@@ -86,16 +84,16 @@ def _parts(booking: Booking, job: HookJob) -> int:
 
 def _as_given(
     job: HookJob, settings: PartitionConfig, slurm: Callable[[], SlurmCommands], gpus: int = 1
-) -> Wanted:
+) -> SourcedDemand:
     """Return what a job may use according to Slurm; `gpus` is how many it shares."""
     try:
         items = parse_gres(slurm().given(job.job_id))
     except SlurmError:
         items = ()
     if any(is_mig(item) for item in items):
-        return Wanted(demand=None, source="slurm")
+        return SourcedDemand(demand=None, source="slurm")
     here = _of_this_node(job, settings, slurm) if settings.gpus else settings
-    return Wanted(demand=_given(job, items, here, gpus), source="slurm" if items else "assumed")
+    return SourcedDemand(demand=_given(job, items, here, gpus), source="slurm" if items else "assumed")
 
 
 def _of_this_node(
@@ -141,22 +139,18 @@ def signed_booking(job: HookJob, config: Config) -> Booking | None:
 
 
 def _whole(job: HookJob) -> Demand:
-    return Demand(
-        job_id=job.job_id,
-        user_id=job.user_id,
-        kind="whole",
-        gpus=len(job.gpu_indices),
-        booked_bytes=None,
-        gpu_indices=job.gpu_indices,
-        restart=job.restart,
-    )
+    return _demand(job, "whole", gpus=len(job.gpu_indices), booked_bytes=None)
 
 
 def _shared(job: HookJob, booked_bytes: int | None, gpus: int = 1) -> Demand:
+    return _demand(job, "shared", gpus=gpus, booked_bytes=booked_bytes)
+
+
+def _demand(job: HookJob, kind: BookingKind, *, gpus: int, booked_bytes: int | None) -> Demand:
     return Demand(
         job_id=job.job_id,
         user_id=job.user_id,
-        kind="shared",
+        kind=kind,
         gpus=gpus,
         booked_bytes=booked_bytes,
         gpu_indices=job.gpu_indices,

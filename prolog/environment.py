@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prolog.inherited import DEVICE_ORDER
 from prolog.place import Placed
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import MpsError
@@ -43,7 +44,7 @@ def environment_of(
     if allocation is None:
         return {}
     variables = {
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **DEVICE_ORDER,
         "RAD_GPUS": ",".join(allocation.gpus),
         "RAD_JOB": str(job.job_id),
         "RAD_KIND": allocation.kind,

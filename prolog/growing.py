@@ -1,4 +1,7 @@
-"""TensorFlow and JAX allocate most of a GPU at their start: the observed peak of a shared job would be its limit."""
+"""Make TensorFlow and JAX allocate in steps in shared jobs.
+
+By default they allocate most of a GPU at their start, so the observed peak of a shared job would be its limit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What enforces a job's booking: an MPS limit, rad-monitor's guard, or nothing.
+"""Determine what enforces a job's booking: an MPS limit, rad-monitor's guard, or nothing.
 
 Limits above bookings, and jobs without an MPS limit, rely on the guard. If neither is active for a job, it starts on
 idle GPUs, and no other job joins it there until the guard is back. Where the site has configured shared jobs of one GPU
@@ -18,9 +18,6 @@ def guarded(node: Node) -> frozenset[str]:
     """Return the partitions whose jobs the guard stops if they take memory that other jobs booked.
 
     Only jobs of these partitions have limits above the booking.
-
-    Args:
-        node: This node.
     """
     return guarded_now(node.run, node.config.guarded, now_s=node.clock.now_s())
 

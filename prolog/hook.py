@@ -1,7 +1,7 @@
-"""What the Prolog of a GPU node does, in the child that `prolog/__main__.py` starts.
+"""Place a job on this node's GPUs, or requeue it.
 
-A job that must not start here is requeued through the controller. After an internal error the job runs as Slurm would
-have run it.
+Runs in the child that `prolog/__main__.py` starts. A job that must not start here is requeued through the controller.
+After an internal error the job runs as Slurm would have run it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from contextlib import suppress
 from prolog.attempts import place_job
 from prolog.demand import signed_booking, wanted_by
 from prolog.environment import environment_of, mps_of
+from prolog.job_server import note_apart, with_server
 from prolog.no_gpus import why_no_start
 from prolog.place import SOON_S, Placed, context_of
-from prolog.servers import note_apart, with_server
 from slurm_plugin.core.booking.step_environment import task_variables
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.last_good import config_in_force
@@ -68,7 +68,7 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
 def _settings(node: Node, job: HookJob) -> PartitionConfig | None:
     """Return how a job is to be placed; None if it runs without RAD."""
     on = node.config.mode != "off" and node.config.features.placement and node.manages(job.partition)
-    return node.settings(job.partition) if on else None
+    return node.config.partition(job.partition) if on else None
 
 
 def _unmanaged(node: Node, job: HookJob) -> None:

@@ -1,10 +1,10 @@
-"""Whether a task's run had a Prolog: the one place that decides it.
+"""Decide whether a task's run had a Prolog.
 
 A run had none if the last hook of its job on this node is an Epilog (core/ledger/ended_runs.py), or if the Prolog's
 record names another owner, an earlier run, whose Epilog was lost, or other GPUs: a job that slurmctld starts under the
 id of one that it forgot. Only root writes either of them.
 Restart count and GPUs in a task's environment may be its submitter's, so if they contradict the file, Slurm is queried.
-Such a run must not start where Prologs place jobs: it has no reservation, and its GPU may be exclusive to another job.
+Such a run must not start where Prologs place jobs: it has no allocation, and its GPU may be exclusive to another job.
 Everything else starts: partitions that rad.toml does not manage, `mode` and `placement` that do not place, jobs without
 an Epilog here, as before an installation, and all undecidable cases.
 """

@@ -1,4 +1,4 @@
-"""From a job's demand to its GPUs: read, decide and reserve under the node's lock.
+"""Choose a job's GPUs and record their allocation: read the ledger, decide and write under the node's lock.
 
 What is slow (readings, /proc, Slurm) happens before the lock is taken. Under it the ledger is read and the decision is
 made and written, and nothing else.
@@ -15,7 +15,7 @@ from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import DeviceError, LedgerError
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.ledger.reconcile import Evidence, doubtful
+from slurm_plugin.core.ledger.reconcile import NodeEvidence, doubtful
 from slurm_plugin.core.placement.candidate import memory_use
 from slurm_plugin.core.placement.choose import Pin, choose_gpu
 from slurm_plugin.core.records.gpu import GpuReading
@@ -140,7 +140,7 @@ def with_newer_sample(context: PlacementContext) -> PlacementContext | None:
 def reconciled(context: PlacementContext) -> bool:
     """Verify the holders of what a job lacks, and return whether that released anything; young jobs are not checked."""
     node = context.node
-    old = doubtful(node.store.read().ledger, Evidence(), now_s=node.clock.monotonic_s())
+    old = doubtful(node.store.read().ledger, NodeEvidence(), now_s=node.clock.monotonic_s())
     return bool(old) and bool(reconcile_node(node, context.readings))
 
 
@@ -189,13 +189,13 @@ def place_once(context: PlacementContext) -> Placed:
             uuid: reading.usable_bytes - memory_use(reading, ledger.on(uuid), owners).unmanaged_bytes
             for uuid, reading in chosen.items()
         }
-        allocation = _reservation(demand, context.settings, placement, chosen, now_s=node.clock.monotonic_s())
+        allocation = _allocation(demand, context.settings, placement, chosen, now_s=node.clock.monotonic_s())
         allocation = replace(allocation, partition=context.job.partition)
         node.store.write(ledger.reserve(allocation, usable_by_gpu))
     return Placed(placement=placement, allocation=allocation, reading=chosen[placement.gpus[0]])
 
 
-def _reservation(
+def _allocation(
     demand: Demand,
     settings: PartitionConfig,
     placement: Placement,

@@ -11,8 +11,8 @@ from contextlib import suppress
 from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.ledger.requeued_jobs import Lack, Waiting, begin_waiting
-from slurm_plugin.core.logs.events import Event, EventKind
+from slurm_plugin.core.ledger.requeued_jobs import Lack, RequeuedJob, begin_waiting
+from slurm_plugin.core.logs.events import EventKind, LogEvent
 from slurm_plugin.core.records.node import Demand, Placement
 from slurm_plugin.core.records.queue_position import QueuePosition
 from slurm_plugin.core.units import from_mib
@@ -48,7 +48,7 @@ def lack_of(placement: Placement, demand: Demand, settings: PartitionConfig, *, 
     return Lack(since_s=now_s, need_bytes=need_bytes, gpus=placement.overrun_gpus)
 
 
-def requeue(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack | None = None) -> Event:
+def requeue(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack | None = None) -> LogEvent:
     """Requeue the job and return the outcome.
 
     Args:
@@ -69,7 +69,7 @@ def requeue(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack |
     try:
         slurm.requeue(job.job_id)
     except SlurmError as exc:
-        return Event(kind=EventKind.NOT_REQUEUED, detail=f"{reason}; {exc}")
+        return LogEvent(kind=EventKind.NOT_REQUEUED, detail=f"{reason}; {exc}")
     try:
         least_s = slurm.requeue_delay_s()
         delay_s = max(least_s, min(LONGEST_DELAY_S, FIRST_DELAY_S << min(job.restart, 10)))
@@ -85,10 +85,12 @@ def requeue(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack |
         slurm.update(job.job_id, JobChange(start_in_s=delay_s, admin_comment=text))
         earliest_s = node.clock.now_s() + least_s
         restart = job.restart + 1
-        begin_waiting(node.run, Waiting(job_id=job.job_id, earliest_s=earliest_s, restart=restart, lack=lack))
+        begin_waiting(
+            node.run, RequeuedJob(job_id=job.job_id, earliest_s=earliest_s, restart=restart, lack=lack)
+        )
     except SlurmError as exc:
-        return Event(kind=EventKind.REQUEUED, detail=f"{reason}; with Slurm's default delay: {exc}")
-    return Event(kind=EventKind.REQUEUED, detail=reason, facts={"start_in_s": delay_s})
+        return LogEvent(kind=EventKind.REQUEUED, detail=f"{reason}; with Slurm's default delay: {exc}")
+    return LogEvent(kind=EventKind.REQUEUED, detail=reason, facts={"start_in_s": delay_s})
 
 
 def _seen(slurm: SlurmControl, job_id: int) -> Standing | None:

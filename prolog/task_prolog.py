@@ -15,10 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prolog.growing import growing
-from prolog.inherited import inherited
+from prolog.inherited import inherited, newly_set
 from prolog.own_run import MOST_TIMES, WHY, of_an_earlier_job, without_prolog
-from prolog.step import is_batch_script, own_job_id, slurmstepd_title
-from slurm_plugin.core.booking.gres_text import GPU_COUNTS, GPU_ENVIRONMENT, count_of, parse_gres
+from prolog.task_identity import is_batch_script, own_job_id, slurmstepd_title
+from slurm_plugin.core.booking.gres_text import (
+    GPU_COUNTS,
+    GPU_ENVIRONMENT,
+    MEMORY_BY_GPU,
+    count_of,
+    parse_gres,
+)
 from slurm_plugin.core.booking.step_environment import script_variables
 from slurm_plugin.core.config.last_good import config_in_force
 from slurm_plugin.core.config.load import Config
@@ -104,18 +110,23 @@ def _changes(
     job_id: int, file: JobFile, variables: Mapping[str, str], config: Config, *, is_script: bool
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the variables of the task that change, in the order in which Slurm must see them; None unsets one."""
-    for name in inherited(os.environ, job_id=job_id, run=Path(config.paths.run)):
+    left_over = inherited(os.environ, job_id=job_id, run=Path(config.paths.run))
+    for name in left_over:
         yield name, None
-    counts = typed_counts(os.environ) if is_script else {}
+    task = {name: value for name, value in os.environ.items() if name not in left_over}
+    counts = typed_counts(task) if is_script else {}
+    if is_script and MEMORY_BY_GPU in task:
+        yield from ((name, None) for name in (MEMORY_BY_GPU, "SLURM_MEM_PER_NODE"))
     for name in counts:
         yield f"RAD_TYPED_{name}", None  # a job submitted from this one has other counts
     if not file.exists():  # an unplaced job runs without RAD
         return
-    for name in blank_variables(os.environ):
+    for name in blank_variables(task):
         yield name, None
-    changes: dict[str, str | None] = {**task_variables(variables, os.environ)}
-    changes |= without_mps(variables) | growing(variables, os.environ)
-    changes |= script_variables(variables, os.environ) if is_script else unnamed_gpu(variables, os.environ)
+    changes: dict[str, str | None] = {**task_variables(variables, task)}
+    changes |= without_mps(variables) | growing(variables, task)
+    changes |= script_variables(variables, task) if is_script else unnamed_gpu(variables, task)
+    changes |= newly_set(changes, task)
     if counts and _rewrites_steps(config):
         changes |= counts
     yield from changes.items()
@@ -269,7 +280,7 @@ def has_booked(job_id: int, booked: str, config: Config) -> bool:
 
     Args:
         job_id: The job.
-        booked: Number of shards in its stamp.
+        booked: Number of shards in its booking.
         config: rad.toml.
     """
     from slurm_plugin.core.errors import SlurmError
@@ -290,17 +301,17 @@ def mismatch(task: Mapping[str, str], booked: str) -> str | None:
     Args:
         task: The batch script's environment. Slurm 22.05.6 and later give there the job's number of shards; in an
             srun's environment they give its step's alone, which may be fewer.
-        booked: Number of shards in the job's stamp; "" if the Prolog queried Slurm itself.
+        booked: Number of shards in the job's booking; "" if the Prolog queried Slurm itself.
 
     >>> mismatch({"SLURM_SHARDS_ON_NODE": "1"}, "39")
-    'Slurm allocated 1 shards to this job and it booked 39'
+    'Slurm allocated 1 shard to this job and it booked 39'
     >>> mismatch({"SLURM_SHARDS_ON_NODE": "39"}, "39"), mismatch({}, "39")
     (None, None)
     """
     given = task.get("SLURM_SHARDS_ON_NODE", "")
     if not given or not booked or given == booked:
         return None
-    return f"Slurm allocated {given} shards to this job and it booked {booked}"
+    return f"Slurm allocated {given} shard{'s' * (given != '1')} to this job and it booked {booked}"
 
 
 def blank_variables(task: Mapping[str, str]) -> tuple[str, ...]:

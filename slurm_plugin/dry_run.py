@@ -11,14 +11,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from gpumemnet.cli.cluster import Job, Place, Scheduled, Submitted
+from gpumemnet.cli.cluster import HypotheticalJob, SbatchAnswer, Scheduled, UsablePartition
 from gpumemnet.errors import SetupError
 from gpumemnet.gpus import Gpu
 from slurm_plugin.core.config.load import Config, load_config
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.records.submission import GresItem, JobRequest
 from slurm_plugin.directives import head_of
-from slurm_plugin.login.cli_filter import Seen, seen_on_login
+from slurm_plugin.login.cli_filter import LoginResult, seen_on_login
 from slurm_plugin.radd.protocol.reply import Decided
 from slurm_plugin.radd.submission.prepare import prepared
 from slurm_plugin.slurm.files.installed import version_in_use
@@ -42,14 +42,13 @@ class DryRun:
         Raises:
             ConfigError: rad.toml is invalid.
         """
-        self.origin = str(rad_toml)
         self._env, self._folder, self._user_id = env, folder, user_id
         self._config = _read(rad_toml)
         try:
             version = version_in_use(self._config.paths.slurm_conf)
         except SlurmError:
             version = OLDEST  # same assumption as in radd
-        self._submission, _ = prepared(self._config, version, key=b"", peaks=None)
+        self._submission, _ = prepared(self._config, version, rad_toml=rad_toml, key=b"", peaks=None)
 
     @property
     def estimator(self) -> str:
@@ -62,16 +61,22 @@ class DryRun:
         return self._submission.estimator.gpu_model()
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[UsablePartition, ...]:
         """Return the cluster's shared partitions."""
         return tuple(
-            Place(partition=name, gpu=size.type or self.gpu_model.name, usable_bytes=size.capacity_bytes)
+            UsablePartition(
+                partition=name,
+                gpu=size.type or self.gpu_model.name,
+                usable_bytes=size.capacity_bytes,
+                shards=size.shards,
+                shard_bytes=settings.shard_bytes,
+            )
             for name, settings in self._config.partitions.items()
             if settings.collocate
             for size in settings.sizes
         )
 
-    def submit(self, job: Job) -> Submitted:
+    def submit(self, job: HypotheticalJob) -> SbatchAnswer:
         """Return what sbatch would report, without querying Slurm.
 
         Raises:
@@ -86,7 +91,7 @@ class DryRun:
         learned = "" if decided.estimate is None else decided.estimate.learned
         name = decided.request.partition or self._config.default_partition
         partition = self._config.partition(name)
-        return Submitted(
+        return SbatchAnswer(
             messages=(*seen.messages, *decided.messages),
             refusal=decided.refusal,
             faults=seen.trouble or bool(decided.faults),
@@ -94,15 +99,18 @@ class DryRun:
             gres=_asks(decided),
             decision=decided.rewrite.reason,
             booked_bytes=None if booking is None else booking.memory_bytes,
+            limit_bytes=None if booking is None else booking.cap_bytes,
+            share=decided.rewrite.share,
             capacity_bytes=partition.capacity_bytes
             if partition is not None and partition.collocate
             else None,
             shard_bytes=partition.shard_bytes if partition is not None and partition.collocate else None,
+            shards=partition.shards if partition is not None and partition.collocate else None,
             upper_bytes=decided.estimate.upper_bytes if learned and decided.estimate is not None else None,
             learned=learned or self._unknown(decided),
         )
 
-    def ask(self, job: Job) -> Scheduled:
+    def ask(self, job: HypotheticalJob) -> Scheduled:
         """Return Slurm's answer, and when the job would start; nothing is submitted.
 
         Raises:
@@ -128,14 +136,14 @@ class DryRun:
             return ""
         return f"sbatch may book another amount: this site's statistics cannot be read here ({path})"
 
-    def _decide(self, job: Job, options: Mapping[str, str]) -> tuple[Seen, Decided]:
+    def _decide(self, job: HypotheticalJob, options: Mapping[str, str]) -> tuple[LoginResult, Decided]:
         """Run the steps of cli_filter.lua on the login node, and then of job_submit.lua, which asks radd."""
         config, comment = self._config, options.get("comment", "")
         partition = config.partition(options.get("partition"))
         own = partition is not None and partition.managed
         off = config.mode == "off" or not config.features.submit or bool(self._submission.leave_jobs)
         head, goes_on = (None, False) if job.script is None else head_of(job.script.encode(errors="replace"))
-        seen = Seen()
+        seen = LoginResult()
         if own and not off:
             seen = seen_on_login(head if job.path else None, job.path, comment=comment, folder=self._folder)
         desc = batch_desc(
@@ -144,7 +152,7 @@ class DryRun:
         name = None if job.path is None else str(self._folder / job.path)  # as passed on by sbatch
         message = {**desc, "script": head, "script_goes_on": goes_on, "script_name": name}
         decided = self._submission.decided(self._submission.parsed(message))
-        return (Seen() if config.mode == "observe" else seen), decided
+        return (LoginResult() if config.mode == "observe" else seen), decided
 
 
 def _read(path: Path) -> Config:

@@ -18,7 +18,7 @@ from gpumemnet.profile.record import ModelProfile
 from gpumemnet.records import frozen, replace
 from slurm_plugin.core.booking.confidence import SHARES
 from slurm_plugin.core.config.load import Config, GpuType
-from slurm_plugin.core.errors import ConfigError, EstimateError
+from slurm_plugin.core.errors import EstimateError, SettingError
 from slurm_plugin.core.history.models import Model, name_of
 from slurm_plugin.core.records.submission import JobRequest, MemoryEstimate, UserDirectives
 from slurm_plugin.core.units import from_mib
@@ -72,21 +72,20 @@ class Estimator:
             where: The table of rad.toml that names the GPU, with a dot behind it.
 
         Raises:
-            ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have, or whose weights are not
+            SettingError: rad.toml names an estimator or a GPU that gpumemnet does not have, or whose weights are not
                 installed here: every need would be unknown, and every job alone on its GPU.
         """
         if self.name not in ESTIMATORS:
-            raise ConfigError(
-                f"rad.toml: estimator is {self.name!r}; it must be one of {', '.join(ESTIMATORS)}"
-            )
+            problem = f"estimator is {self.name!r}; it must be one of {', '.join(ESTIMATORS)}"
+            raise SettingError("rad.toml", "estimator", problem)
         try:
             gpu_model = gpu_named(self.gpu or DEFAULT_GPU)
         except GpuMemNetError as exc:
-            raise ConfigError(f"rad.toml: {where}gpu: {exc}") from exc
+            raise SettingError("rad.toml", f"{where}gpu", f"{where}gpu: {exc}") from exc
         try:
             gpumemnet_estimate(_smallest(Source.TORCHINFO), gpu=gpu_model, estimator=self.name)
         except GpuMemNetError as exc:
-            raise ConfigError(f"rad.toml: estimator: {exc}") from exc
+            raise SettingError("rad.toml", "estimator", f"estimator: {exc}") from exc
 
     def load(self) -> None:
         """Load code and weights now: from a cold disk this takes longer than job_submit.lua waits for an answer."""
@@ -217,5 +216,4 @@ def _estimate(profile_text: str, estimator: Estimator) -> MemoryEstimate | None:
         busy=None if alone is None else round(alone.busy.value, 3),
         profile_key=profile.key,
         kind=conformal.kind(profile),
-        warnings=result.warnings,
     )

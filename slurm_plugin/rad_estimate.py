@@ -7,14 +7,14 @@ import os
 from pathlib import Path
 
 from gpumemnet.cli import main as estimate_main
-from gpumemnet.cli.cluster import Cluster
+from gpumemnet.cli.cluster import ConfiguredCluster
 from gpumemnet.errors import SetupError
 from slurm_plugin.core.config import DEFAULT
 
 VARIABLE = "RAD_CONFIG"
 
 
-def find_cluster(given: Path | None) -> Cluster | None:
+def find_cluster(given: Path | None) -> ConfiguredCluster | None:
     """Return the cluster that this machine belongs to; None if it has no rad.toml.
 
     Args:

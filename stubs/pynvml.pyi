@@ -1,7 +1,8 @@
 """The part of nvidia-ml-py that this project uses, with the units of NVML's own pages.
 
-Source: https://docs.nvidia.com/deploy/nvml-api/ and the binding's signatures, which tests/unit/test_stubs.py compares
-with the installed one. What is not used is not here, so that a new call is written down, with its units, first.
+Source: https://docs.nvidia.com/deploy/nvml-api/ and the binding's signatures, which tests/unit/project/test_stubs.py
+compares with the installed one. What is not used is not here, so that a new call is written down, with its units,
+first.
 """
 
 from collections.abc import Sequence

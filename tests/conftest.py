@@ -29,7 +29,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--overwrite", action="store_true", help="write the golden texts anew (tests/golden/)")
+    parser.addoption("--overwrite", action="store_true", help="write the golden texts again (tests/golden/)")
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,8 @@
 """What the documents tell their readers to type, and how each command is tried.
 
 Every line of every block that is typed into a shell has a row here: a command that is run as it is written
-(tests/cluster/test_documents.py), or where else it is run, or why it is not. The reports in docs/measurements/ need no
-rows: the options of their programs are compared with --help.
+(tests/cluster/commands/test_documents.py), or where else it is run, or why it is not. The reports in
+docs/measurements/ need no rows: the options of their programs are compared with --help.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _BLOCK = re.compile(r"(?m)^(?P<in> *)```(?P<kind>\w*)\n(?P<text>(?s:.*?))^(?P=in
 _INDENTED = re.compile(r"(?m)(?:^(?: {4,}\S.*)?\n)*^ {4,}\S.*$")
 _PROGRAM = re.compile(
     r"(?:[A-Z_]+=\S+ )*(?:rad|rad-estimate|radd|make|python3?|apt|dnf|sbatch|sacct|sacctmgr|sreport|scontrol|srun"
-    r"|systemctl|tail|bash|\.rad/venv/bin/rad|bench/\S+|lab/\S+|docker/\S+|/opt/rad/\S+)(?: |$)"
+    r"|systemctl|tail|bash|clush|rsync|rm|\.rad/venv/bin/python|bench/\S+|lab/\S+|docker/\S+|/opt/rad/\S+)(?: |$)"
 )
 
-_MEASUREMENT = re.compile(r"(?:[A-Z_]+=\S+ )*(?:\S+/)?python3? (?:bench/|-m (?:bench|gpumemnet)\b)")
+_MEASUREMENT = re.compile(r"(?:[A-Z_]+=\S+ )*(?:\S+/)?python3? (?:bench/|-m (?:bench|gpumemnet|replay)\b)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,11 @@ Trial = Run | RunBy | NotRun
 GPU = NotRun("needs a GPU")
 MEASURES = NotRun("measures for minutes to hours; its options are compared with its --help")
 DATA = NotRun("needs data of others, which are not shipped; its options are compared with its --help")
-RESTART = NotRun("needs systemd; tests/cluster/test_edit_slurm.py starts the same daemons anew")
+RESTART = NotRun("needs systemd; tests/cluster/install/test_edit_slurm.py starts the same daemons again")
+MACHINES = NotRun("needs other machines; test_documented_commands.py looks at what is copied")
 COUNTED, WEEK = "-T gres/gpu,gres/shard,billing", "start=now-7days end=now"
-NO_DRIVER = "--node n0 --gpus 4 --gpu-memory-mib 40330"
+OWN_SLURM = "--slurm /etc/slurm"  # of the test's own /etc, not of the private cluster that SLURM_CONF names
+NO_DRIVER = f"--node n0 --gpus 4 --gpu-memory-mib 40330 {OWN_SLURM}"
 BOOKS = (
     r"sbatch: RAD: estimated [\d.]+ GiB; booked [\d.]+ GiB \(95th percentile\)"
     r"(, limit [\d.]+ GiB)?\n"
@@ -84,21 +86,23 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "make demo": RunBy(".ci/run", "make demo"),
         "make test": NotRun("runs a part of what CI runs with make test-all"),
         "rad-estimate --save m.rad -- python train.py": RunBy(
-            "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
+            "tests/unit/gpumemnet_trace/script/test_script.py", '"--save"'
         ),
         "sbatch job.sh": Run(),  # with what it shows
         "apt install ./rad-slurm_*_all.deb": RunBy(
             "tools/try_packages.sh", "apt install -y ./rad-slurm_*_all.deb"
         ),
         "rad install --edit-slurm --gpu-memory-mib 40330": RunBy(
-            "tests/cluster/test_edit_slurm.py", '"--gpu-memory-mib", "40330"'
+            "tests/cluster/install/test_edit_slurm.py", '"--gpu-memory-mib", "40330"'
         ),
+        "clush -w gpu[1-4] --copy /etc/rad /etc/slurm/{slurm.conf,gres.conf,*.lua,rad}": MACHINES,
+        "rsync -aKR --exclude=/etc/rad/key /etc/rad /etc/slurm/{slurm.conf,gres.conf,*.lua,rad} login1:/": MACHINES,
         "systemctl enable --now radd && systemctl restart slurmctld": RESTART,
         "systemctl enable --now rad-monitor && systemctl restart slurmd": RESTART,
     },
     "docs/user.md": {
         "rad-estimate --save m.rad -- python train.py": RunBy(
-            "tests/unit/gpumemnet_trace/test_script.py", '"--save"'
+            "tests/unit/gpumemnet_trace/script/test_script.py", '"--save"'
         ),
         "rad-estimate job.sh": Run(says=BOOKS + r"requests shard:\d+ in partition gpu\n"),
         "sbatch job.sh": Run(says=BOOKS),
@@ -146,9 +150,17 @@ TRIALS: dict[str, dict[str, Trial]] = {
         ),
     },
     "docs/admin/upgrade-uninstall.md": {
-        "rad uninstall": Run(root=True, status=(1, 1)),  # this slurmctld goes on with what it has
+        "rad uninstall": Run(  # this slurmctld goes on with what it has
+            root=True, status=(1, 1), instead={"uninstall": f"uninstall {OWN_SLURM}"}
+        ),
         "rad uninstall --edit-slurm": Run(
-            root=True, status=(1,), says=r"as it was in slurm\.conf|PrologFlags stay"
+            root=True,
+            status=(1,),
+            says=r"as it was in slurm\.conf|PrologFlags stay",
+            instead={"uninstall": f"uninstall {OWN_SLURM}"},
+        ),
+        "rm /etc/rad/*.sh /etc/slurm/rad/*.sh": NotRun(
+            "needs slurmds without hooks; rad uninstall prints it"
         ),
         "apt purge rad-slurm": RunBy("tools/try_packages.sh", "apt-get purge -y -q rad-slurm"),
     },
@@ -207,9 +219,9 @@ TRIALS: dict[str, dict[str, Trial]] = {
         "rad top --html > gpus.html": Run(root=True),
     },
     "docs/results.md": {
-        ".rad/venv/bin/rad report docs/results/replay/*-c1[68]0*-r?.json.xz"
+        "PYTHONPATH=bench:. .rad/venv/bin/python -m replay.report docs/results/replay/*-c1[68]0*-r?.json.xz"
         " docs/results/replay/*c200-*nccl-r?.json.xz --out .rad/runs.html": RunBy(
-            "tests/unit/slurm_plugin/admin/report/test_report.py", "docs/results/replay"
+            "tests/unit/bench/test_bench_replay_report.py", "docs/results/replay"
         ),
     },
     "docs/estimator.md": {
@@ -268,6 +280,21 @@ def commands_of(text: str) -> list[str]:
         for line in block
     ]
     return [re.split(r"\s+#\s", line)[0] for line in lines if _PROGRAM.match(line)]
+
+
+def unknown_lines(text: str) -> list[str]:
+    """Return the lines between a document's commands that are neither a known program nor a remark.
+
+    Where lines begin with `$`, the others are output.
+    """
+    typed = [
+        block
+        for block in blocks_of(text)
+        if is_typed(block) and not any(line.startswith("$ ") for line in block)
+    ]
+    return [
+        line for block in typed for line in block if not line.startswith("#") and not _PROGRAM.match(line)
+    ]
 
 
 def is_typed(block: list[str]) -> bool:

@@ -93,9 +93,6 @@ class FakeNvml:
     def nvmlShutdown(self) -> None:
         self.opened -= 1
 
-    def nvmlSystemGetDriverVersion(self) -> bytes:
-        return b"580.159.04"
-
     def nvmlDeviceGetCount(self) -> int:
         return len(self.physical_gpus)
 

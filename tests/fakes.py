@@ -5,11 +5,16 @@ from __future__ import annotations
 import signal
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import NoReturn
 
+from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.comments.admin_comment import Note, signed_note
+from slurm_plugin.core.config.load import parse_config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
+from slurm_plugin.radd.requeued.position_keeper import PositionKeeper
+from slurm_plugin.radd.requeued.priority_boosts import PriorityBooster
+from slurm_plugin.slurm.control import JobChange, JobView, NodeView, SlurmControl, Standing
 from slurm_plugin.slurm.versions import requeue_delay_s
 
 KEY = bytes(32)
@@ -20,6 +25,13 @@ def signed(note: Note, *, job_id: int = 7, user_id: int = 1000) -> str:
     """Return a note as a hook of this cluster signs it; its restart is 1 where it names none."""
     note = note if note.restart is not None else replace(note, restart=1)
     return signed_note(note, job_id=job_id, user_id=user_id, key=KEY)
+
+
+def no_boosts(slurm: SlurmControl, clock: Clock) -> tuple[PriorityBooster, PositionKeeper]:
+    """Return what gives priority boosts, for a site that shares no partition and cannot store any."""
+    config = parse_config({}, origin="rad.toml")
+    booster = PriorityBooster(Path("/dev/null/boosts.json"), slurm, clock, lambda: config)
+    return booster, PositionKeeper(slurm, clock, booster, lambda: config)
 
 
 class FakeClock:
@@ -52,7 +64,7 @@ class FakeSlurm:
     Attributes:
         views: What Slurm says of each job, by id.
         reported: What it was reported, in order: (job id, the change, or "requeue").
-        asked: How many questions it was asked.
+        queries: How many queries it answered.
         answers: Whether it answers at all.
         failing: How many further questions fail.
         places: Where jobs stand in the queue, by id.
@@ -61,7 +73,7 @@ class FakeSlurm:
     def __init__(self, *jobs: JobView, version: tuple[int, int, int] = (22, 5, 8), **config: str) -> None:
         self.views = {job.job_id: job for job in jobs}
         self.reported: list[tuple[int, JobChange | str]] = []
-        self.asked = 0
+        self.queries = 0
         self.answers = True
         self.failing = 0
         self._version, self._config = version, config
@@ -139,7 +151,7 @@ class FakeSlurm:
         self.reported.append((job_id, change))
 
     def _answer(self) -> None:
-        self.asked += 1
+        self.queries += 1
         if self.failing:
             self.failing -= 1
             raise SlurmError("slurmctld does not answer")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 import tempfile
 import time
@@ -72,6 +73,13 @@ class Setup:
     def place(self, *, gpu: str = GPU, user_id: int = 0, key: str | None = None) -> Path:
         return self.run / "mps" / gpu / (key or str(user_id))
 
+    def jobs(self) -> dict[str, set[int]]:
+        """Return the jobs of all daemons, by GPU."""
+        found: dict[str, set[int]] = {}
+        for gpu, job in self.mps.caps():
+            found.setdefault(gpu, set()).add(job)
+        return found
+
     def commands(self) -> list[str]:
         return (self.tools / "commands").read_text().splitlines()
 
@@ -89,7 +97,22 @@ def made() -> Iterator[Setup]:
         Path(name).chmod(0o755)
         setup = Setup(Path(name))
         yield setup
-        setup.again().stop_unused(())
+        stop_all(setup.again())
+
+
+def stop_all(mps: Mps) -> None:
+    """Stop all daemons, those without a job, too."""
+    for job in {0, *(job for _, job in mps.caps())}:
+        mps.release(job)
+
+
+def admitted(folder: Path) -> set[int]:
+    """Return the users that a folder's access control list names; none where it has no list, or does not exist."""
+    try:
+        rows = os.getxattr(folder, "system.posix_acl_access")[4:]  # linux/posix_acl_xattr.h
+    except OSError:
+        return set()
+    return {number for tag, _, number in struct.iter_unpack("<HHI", rows) if tag == 0x02}
 
 
 def eventually(condition: Callable[[], bool]) -> None:

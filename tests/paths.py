@@ -6,6 +6,5 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 DATA = CHECKOUT / "tests" / "data"
-GOLDEN = CHECKOUT / "tests" / "golden"
 MODELS = CHECKOUT / "examples" / "models"
 SUMMARIES = DATA / "summaries"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-TIME_FACTOR = float(os.environ.get("RAD_TIME_FACTOR", "1"))
+from lab.daemons import TIME_FACTOR
 
 
 def within(seconds: float) -> float:

@@ -67,11 +67,7 @@ class House:
     """A checkout, as far as git tracks it."""
 
     def __init__(self, root: Path) -> None:
-        """Read a checkout.
-
-        Args:
-            root: Its folder.
-        """
+        """Read a checkout."""
         self.root = root
         self.files = run(["git", "-C", str(root), "ls-files", "-z"], timeout_s=60).split("\0")[:-1]
         self.module = cache(self._module)
@@ -202,11 +198,7 @@ class Walk:
     """
 
     def __init__(self, house: House) -> None:
-        """Begin nowhere.
-
-        Args:
-            house: The checkout.
-        """
+        """Begin nowhere."""
         self.met: dict[str, None] = {}
         self.returns: dict[tuple[str, str], bool] = {}
         self._house, self._seen, self._open = house, set[tuple[str, str]](), list[str]()

@@ -37,12 +37,7 @@ def pages() -> dict[str, str]:
 
 
 def page(name: str, program: click.Command) -> str:
-    """Return a man page in the language of man(7).
-
-    Args:
-        name: The program's name.
-        program: The program.
-    """
+    """Return a man page in the language of man(7)."""
     context = click.Context(program, info_name=name, **program.context_settings)
     lines = [
         f'.TH {_plain(name.upper())} 1 "" "RAD for Slurm"',
@@ -87,11 +82,7 @@ def completions() -> dict[str, str]:
 
 
 def main(folder: Path) -> None:
-    """Write all man pages and completions below a folder that stands for /usr.
-
-    Args:
-        folder: The folder; created if missing.
-    """
+    """Write all man pages and completions below a folder that stands for /usr."""
     files = {f"share/man/man1/{name}": text for name, text in pages().items()} | completions()
     for name, text in files.items():
         path = folder / name

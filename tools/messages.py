@@ -64,6 +64,7 @@ EXAMPLES: tuple[tuple[Callable[..., str], str, str], ...] = (
         "So is that of its processes together",
         messages.alone(messages.may_need(48 * GIB, 39 * GIB, 4)),
     ),
+    (messages.not_managed, "", messages.not_managed("cpu")),
     (messages.mixed_partitions, "", messages.mixed_partitions("gpu,cpu")),
     (messages.below_a_process, "memory=100M", messages.below_a_process(100 << 20, 760 << 20)),
     (messages.keeps_gpu, "", messages.keeps_gpu("--gpu-freq requires a whole GPU")),
@@ -155,7 +156,8 @@ PARTS = (
         title="rad.toml and the cluster's key",
         intro="From `rad`, radd, the hooks and rad-estimate.",
         files=("slurm_plugin/core/**/*.py", "slurm_plugin/estimate.py", "slurm_plugin/dry_run.py"),
-        calls=("ConfigError",),
+        calls=("ConfigError", "SettingError"),
+        texts=(0, 2),
     ),
     Part(
         title="Slurm",
@@ -202,11 +204,7 @@ def page() -> str:
 
 @cache
 def messages_of(part: Part) -> tuple[tuple[str, str], ...]:
-    """Return messages and the files that contain them, in the order of the code, each once.
-
-    Args:
-        part: The kind of messages.
-    """
+    """Return messages and the files that contain them, in the order of the code, each once."""
     found: dict[str, str] = {}
     for pattern in part.files:
         for path in sorted(CHECKOUT.glob(pattern)):

@@ -177,13 +177,7 @@ def package_version(version: str) -> str:
 
 
 def build_deb(staged: Staged, work: Path, dist: Path) -> Path:
-    """Build the .deb.
-
-    Args:
-        staged: The parts of the package.
-        work: A folder for intermediate files.
-        dist: Target folder of the package.
-    """
+    """Build the .deb."""
     tree = staged.tree
     root = work / "deb"
     shutil.rmtree(root, ignore_errors=True)

@@ -50,10 +50,6 @@ def _blanks(found: re.Match[str]) -> str:
 def private_names(source: str, words: Collection[str]) -> list[tuple[int, str]]:
     """Return line and name of each name in a Python file that holds one of some words between underscores.
 
-    Args:
-        source: The file.
-        words: In lower case.
-
     >>> private_names("def told_once(count): return count", {"told"})
     [(1, 'told_once')]
     """

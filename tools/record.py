@@ -47,7 +47,7 @@ ON_SCREEN = (
 
 
 @dataclass
-class Tape:
+class Recording:
     """The events of a recording."""
 
     events: list[tuple[float, str]] = field(default_factory=list)
@@ -88,7 +88,7 @@ def record(cluster: Cluster, checkout: Path) -> Path:
     Returns:
         The file.
     """
-    tape, folder = Tape(), cluster.place.root / "work"
+    tape, folder = Recording(), cluster.place.root / "work"
     made = [user for user in USERS if not _has(user)]
     try:
         for user in made:
@@ -159,7 +159,7 @@ def _screen_of_top(cluster: Cluster, jobs: Jobs) -> str:
     )
 
 
-def _played(tape: Tape, argv: list[str], env: Mapping[str, str], clock: Clock) -> None:
+def _played(tape: Recording, argv: list[str], env: Mapping[str, str], clock: Clock) -> None:
     """Run a program on a separate terminal, and add its output to the tape as it appears."""
     pid, terminal = pty.fork()
     if pid == 0:

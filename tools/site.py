@@ -35,7 +35,7 @@ def build_site(checkout: Path, home: Path, *, environment: Mapping[str, str]) ->
         stamp.write_text(wanted)
     env = {
         **environment,
-        "PYTHONPATH": str(checkout),
+        "PYTHONPATH": f"{checkout}:{checkout / 'bench'}",
         "DISABLE_MKDOCS_2_WARNING": "true",
         "NO_MKDOCS_2_WARNING": "1",
     }

@@ -113,7 +113,7 @@ inside() {
     for _ in 1 2 3; do # shards, then hooks, then PrologFlags: docs/admin/upgrade-uninstall.md
         typed admin 'rad uninstall --edit-slurm; systemctl restart slurmctld && systemctl restart slurmd'
         until_true 'node is idle again' idle
-        systemctl reset-failed slurmctld # a person is not so quick that systemd refuses a further start
+        systemctl reset-failed slurmctld slurmd # a person is not so quick that systemd refuses a further start
     done
     for file in slurm.conf gres.conf cgroup.conf; do cmp "/root/slurm-before/$file" "/etc/slurm/$file"; done
     echo && echo 'After uninstall slurm.conf, gres.conf and cgroup.conf have the bytes they had before.'

@@ -1,4 +1,4 @@
-"""What an estimate costs: by number of layers, with a warm profile, and as a whole process.
+"""Measure the duration of an estimate: by number of layers, with a warm profile, and as a whole process.
 
     python bench/cost/estimate_cost.py
 
@@ -61,9 +61,10 @@ def cpu_ms(command: list[str]) -> float:
 JOB = "#!/bin/sh\n#SBATCH --gpus=1\n#RAD model=m.txt batch_size=8\n"
 TOML = 'default_partition = "gpu"\n[partition.gpu]\ncollocate = true\ngpu_memory_mib = 40000\n'
 ESTIMATE = ("-c", "from slurm_plugin.rad_estimate import main; main()")
+REQUEST = '{"command":"sbatch","script":"job.sh","gpus":"1"}'
 WAYS: dict[str, tuple[str, ...]] = {
     "a text": (*ESTIMATE, "m.txt", "--batch-size", "8"),
-    "sbatch, in cli_filter": ("-m", "slurm_plugin.login.cli_filter", "rad.toml", "request"),
+    "sbatch, in cli_filter": ("-m", "slurm_plugin.login.cli_filter", "rad.toml", REQUEST),
     "a job, with rad.toml": (*ESTIMATE, "job.sh"),
 }
 
@@ -73,7 +74,6 @@ def whole_processes(folder: Path) -> dict[str, tuple[float, float]]:
     (folder / "m.txt").write_text(summary(264))
     (folder / "job.sh").write_text(JOB)
     (folder / "rad.toml").write_text(TOML)
-    (folder / "request").write_text('job.sh\n{"command":"sbatch","script":"job.sh","gpus":"1"}\n')
     os.chdir(folder)
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in WAYS}
     for _ in range(TURNS):

@@ -1,4 +1,4 @@
-"""What Prolog and Epilog of an ordinary job cost in several checkouts, in turns: CPU time and page faults.
+"""Measure Prolog and Epilog of an ordinary job in several checkouts, in turns: CPU time and page faults.
 
     python bench/cost/hook_states.py --count 40 /tmp/before .
 
@@ -73,8 +73,8 @@ def main() -> None:
                 for hook in ("prolog", "epilog"):
                     argv = [sys.executable, "-P", "-S", "-s", "-m", hook, "--config", f"{folder}/rad.toml"]
                     cost = cost_of(argv, env, uid=0)
-                    held = any(path.name == JOB_ID for path in (folder / "run").glob("*/*"))
-                    assert held == (hook == "prolog"), f"{root}: this {hook} did not do its work"
+                    recorded = any(path.name == JOB_ID for path in (folder / "run").glob("*/*"))
+                    assert recorded == (hook == "prolog"), f"{root}: this {hook} did not do its work"
                     if number:  # the first loads from disk
                         costs.setdefault((hook, root), []).append(cost)
     print(f"{options.count} jobs each, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.0f}")

@@ -1,4 +1,4 @@
-"""What Prolog, TaskProlog and Epilog of an ordinary job cost: wall time, CPU time and peak memory.
+"""Measure Prolog, TaskProlog and Epilog of an ordinary job: wall time, CPU time and peak memory.
 
 python3 bench/cost/hooks.py [--count 200]      (as root, after `make setup`)
 
@@ -120,8 +120,8 @@ def measured(cluster: Cluster, count: int) -> dict[str, list[Cost]]:
         for name, (argv, env, uid) in runs.items():
             costs.setdefault(name, []).append(cost_of(argv, env, uid=uid))
             if name == "Prolog":
-                held = {row["job_id"] for row in cluster.allocations("n0")}
-                assert FIRST_JOB + number in held, "the Prolog placed nothing: this measures nothing"
+                allocated = {row["job_id"] for row in cluster.allocations("n0")}
+                assert FIRST_JOB + number in allocated, "the Prolog placed nothing: this measures nothing"
     return costs
 
 

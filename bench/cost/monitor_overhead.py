@@ -1,4 +1,4 @@
-"""What rad-monitor itself takes: CPU share and memory, and what nvidia-smi takes where there is one.
+"""Measure CPU share and memory of rad-monitor, and of nvidia-smi where there is one.
 
     .rad/venv/bin/python bench/cost/monitor_overhead.py                  # this machine's GPUs, or four simulated ones
     .rad/venv/bin/python bench/cost/monitor_overhead.py --seconds 60

@@ -1,4 +1,4 @@
-"""How long one placement takes: 1 to 16 GPUs, 0 to 100 jobs in the ledger, every policy.
+"""Measure the duration of one placement: 1 to 16 GPUs, 0 to 100 jobs in the ledger, every policy.
 
 .rad/venv/bin/python bench/cost/placement_scale.py
 """
@@ -41,7 +41,7 @@ def main() -> None:
 def _decision_ms(gpus: int, jobs: int) -> tuple[float, float]:
     ledger = _ledger(gpus, jobs)
     readings = tuple(_reading(index, ledger) for index in range(gpus))
-    owners = {held.job_id: held.job_id for held in ledger.allocations}
+    owners = {allocation.job_id: allocation.job_id for allocation in ledger.allocations}
     demand = Demand(job_id=9999, user_id=1, kind="shared", gpus=1, booked_bytes=GIB, gpu_indices=(0,))
     medians, slowest = [], []
     for policy in POLICIES:
@@ -94,7 +94,7 @@ def _reading(index: int, ledger: Ledger) -> GpuReading:
         time_s=NOW_S,
         smact=0.3,
         smact_source="nvml-gpm",
-        processes=tuple(GpuProcess(pid=held.job_id, memory_bytes=GIB // 2) for held in jobs),
+        processes=tuple(GpuProcess(pid=allocation.job_id, memory_bytes=GIB // 2) for allocation in jobs),
     )
 
 

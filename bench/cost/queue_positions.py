@@ -1,8 +1,8 @@
-"""What it costs to restore the queue positions of requeued jobs where many jobs wait: once in ten seconds.
+"""Measure the cost of restoring the queue positions of requeued jobs every ten seconds where many jobs wait.
 
     PYTHONPATH=. python bench/cost/queue_positions.py [--jobs 10000]      (as root, after `make setup`)
 
-A real slurmctld has so many waiting jobs, each submitted by itself. Printed are what radd asks Slurm (`squeue`,
+A real slurmctld has so many waiting jobs, each submitted by itself. Printed are what radd queries Slurm (`squeue`,
 `sinfo`, `scontrol show config`), what slurmctld itself says that it took for these questions (`sdiag`), and what radd
 computes then, for one requeued job and for more, each of which was first.
 """
@@ -54,9 +54,9 @@ def main() -> None:
 
 def _measure(cluster: Cluster) -> None:
     slurm = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=60)
-    before = _asked(cluster)
+    before = _scheduler_cost(cluster)
     took_s, waiting = _median(slurm.standings)
-    count, spent_us = (now - then for now, then in zip(_asked(cluster), before, strict=True))
+    count, spent_us = (now - then for now, then in zip(_scheduler_cost(cluster), before, strict=True))
     in_slurmctld_s = spent_us / count / 1e6
     print(f"{len(waiting)} jobs wait: {took_s:.2f} s for squeue, {in_slurmctld_s:.3f} s of it in slurmctld")
     took_s, nodes = _median(slurm.nodes)
@@ -86,8 +86,8 @@ def _median(work: Callable[[], Found]) -> tuple[float, Found]:
     return statistics.median(took_s), found
 
 
-def _asked(cluster: Cluster) -> tuple[int, int]:
-    """Return how often slurmctld was asked for jobs, and how many microseconds it took over all."""
+def _scheduler_cost(cluster: Cluster) -> tuple[int, int]:
+    """Return how often slurmctld was queried for jobs, and how many microseconds it took over all."""
     text = cluster.slurm("sdiag")
     found = [
         (int(count), int(total))

@@ -1,4 +1,4 @@
-"""How long `rad simulate` takes: 1,000 nodes, 8,000 GPUs, 100,000 jobs.
+"""Measure the duration of `rad simulate`: 1,000 nodes, 8,000 GPUs, 100,000 jobs.
 
 python bench/cost/simulate_scale.py [--jobs 100000] [--nodes 1000] [--advise]
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.simulate.advice import advise
 from slurm_plugin.simulate.command import settings_of, simulate
-from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.question import SimulationQuestion
 
 
 def write_trace(path: Path, jobs: int, rate: float) -> None:
@@ -36,7 +36,7 @@ def write_trace(path: Path, jobs: int, rate: float) -> None:
             rows.writerow([f"{now_s:.1f}", name, gpus, f"{minutes:.2f}", f"{memory:.0f}"])
 
 
-def crowd(folder: Path, jobs: int, nodes: int) -> Question:
+def crowd(folder: Path, jobs: int, nodes: int) -> SimulationQuestion:
     """Return so many random jobs on nodes of eight GPUs of 80 GB, as `rad install` sets RAD up.
 
     Args:
@@ -46,7 +46,7 @@ def crowd(folder: Path, jobs: int, nodes: int) -> Question:
     """
     trace = folder / "trace.csv"
     write_trace(trace, jobs, rate=nodes * 0.0016)
-    return Question(
+    return SimulationQuestion(
         trace=trace, nodes=nodes, gpus_per_node=8, gpu_memory_mib=80_000, settings=settings_of(None, None)
     )
 

@@ -1,4 +1,4 @@
-"""What the shim and radd add to one submission: Lua, socket, decision and back, as slurmctld waits for it.
+"""Measure what the shim and radd add to one submission: Lua, socket, decision and back, as slurmctld waits for it.
 
 .rad/venv/bin/python bench/cost/submit_latency.py [--lua lua5.1] [--count 5000]
 

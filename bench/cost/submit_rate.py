@@ -1,4 +1,4 @@
-"""Submissions per second that slurmctld takes: without RAD, with it, and with radd dead, in turns on one cluster.
+"""Measure slurmctld's submissions per second without RAD, with it, and with radd dead, in turns on one cluster.
 
 python3 bench/cost/submit_rate.py [--rounds 3] [--each 60] [--at-once 4]      (as root, after `make setup`)
 

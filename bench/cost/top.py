@@ -1,4 +1,4 @@
-"""How long one refresh of `rad top` takes: 100 simulated nodes of 8 GPUs with 3 jobs each, on this machine.
+"""Measure one refresh of `rad top`: 100 simulated nodes of 8 GPUs with 3 jobs each, on this machine.
 
 .rad/venv/bin/python bench/cost/top.py [NODES]
 

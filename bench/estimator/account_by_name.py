@@ -1,4 +1,4 @@
-"""How far the account alone is from real training runs, name by name, and how much of the correction to apply.
+"""Compare the analytical model with measured runs, by model name.
 
     python bench/estimator/account_by_name.py --texts .rad/texts.jsonl --kind torchinfo
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from gpumemnet.learning.dataset.store import TRAINING_ROWS
 from gpumemnet.learning.train import correction
-from gpumemnet.learning.train.rows import GPU, Row, load_rows, matrix
+from gpumemnet.learning.train.rows import GPU, TrainingRow, load_rows, matrix
 from gpumemnet.names import Family
 
 SHARES = (0.0, 0.3, 0.45, 0.6, 0.8, 1.0)
@@ -35,7 +35,7 @@ def main() -> None:
     report(load_rows(TRAINING_ROWS, options.texts, stored_only=True), options.kind, options.worst)
 
 
-def report(rows: list[Row], kind: str, worst: int) -> None:
+def report(rows: list[TrainingRow], kind: str, worst: int) -> None:
     """Print the names that the account misses most, then what each share of the correction makes of it."""
     samples = correction.samples(rows, matrix(rows), GPU)
     chosen = np.array(samples.kind) == kind

@@ -1,4 +1,4 @@
-"""What PyTorch's allocator really does while models train: python bench/estimator/allocator_history.py --out FOLDER.
+"""Record what PyTorch's allocator does in trainings: python bench/estimator/allocator_history.py --out FOLDER.
 
 For a GPU machine with torch, torchvision, timm and transformers. Trains models that are not held out as
 gpumemnet/learning/dataset/running/measure.py does, each in a forked process of its own, several at once, and keeps
@@ -134,11 +134,11 @@ def process_bytes() -> dict[str, Any]:
         pynvml.nvmlInit()
         handle = pynvml.nvmlDeviceGetHandleByIndex(0)
         rows = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        held = {row.pid: row.usedGpuMemory for row in rows}
+        used_bytes = {row.pid: row.usedGpuMemory for row in rows}
         return (
-            {"process_peak_bytes": held.get(os.getpid())}
-            if os.getpid() in held
-            else {"nvml": str(held)[:300]}
+            {"process_peak_bytes": used_bytes.get(os.getpid())}
+            if os.getpid() in used_bytes
+            else {"nvml": str(used_bytes)[:300]}
         )
     except Exception as exc:  # noqa: BLE001 - a figure less, no run less
         return {"nvml": f"{type(exc).__name__}: {exc}"[:200]}

@@ -1,4 +1,4 @@
-"""How well our allocator follows PyTorch's: python bench/estimator/allocator_replay.py.
+"""Compare our allocator model with recorded peaks of PyTorch's: python bench/estimator/allocator_replay.py.
 
 Replays every recorded allocation and free of gpumemnet/data/history_h200.jsonl.xz
 (bench/estimator/allocator_history.py made it on an H200) through `gpumemnet.gpu_memory.allocator` and compares the

@@ -38,7 +38,7 @@ GROWTH = 1.05
 Factors = tuple[tuple[float, float], ...]
 
 
-class Run(NamedTuple):
+class BenchmarkRun(NamedTuple):
     """A training with the flag.
 
     Attributes:
@@ -57,15 +57,11 @@ class Run(NamedTuple):
 
 
 def grows(row: dict[str, Any]) -> bool:
-    """Tell whether a program takes more from step to step, which is no effect of trials.
-
-    Args:
-        row: Measured.
-    """
+    """Tell whether a program takes more from step to step, which is no effect of trials."""
     return bool(row["held_bytes"] > GROWTH * row["held_first_bytes"])
 
 
-def runs(rows: Iterable[dict[str, Any]], gpu: Gpu) -> Iterator[Run]:
+def runs(rows: Iterable[dict[str, Any]], gpu: Gpu) -> Iterator[BenchmarkRun]:
     """Yield the trainings with the flag that were measured and traced; a network's trace needs no flag.
 
     Args:
@@ -87,15 +83,11 @@ def runs(rows: Iterable[dict[str, Any]], gpu: Gpu) -> Iterator[Run]:
         doubt = doubt_bytes(profile.reserved_bytes, profile.borrowed_bytes)
         error = (needed - estimated.estimate_bytes) / doubt
         network = line.split()[1] if flagged else line
-        yield Run(network, error, needed, estimated.estimate_bytes, doubt)
+        yield BenchmarkRun(network, error, needed, estimated.estimate_bytes, doubt)
 
 
-def fitted(found: Sequence[Run]) -> Factors:
-    """Return the factor of each share.
-
-    Args:
-        found: The trainings.
-    """
+def fitted(found: Sequence[BenchmarkRun]) -> Factors:
+    """Return the factor of each share."""
     of_network = Counter(each.network for each in found)
     errors = [each.error for each in found]
     weights = [1 / of_network[each.network] for each in found]
@@ -105,13 +97,10 @@ def fitted(found: Sequence[Run]) -> Factors:
     return tuple(zip(SHARES, (round(each, 3) for each in (*factors, *further)), strict=True))
 
 
-def held(found: Sequence[Run], factors: Factors) -> Iterator[tuple[bool, bool, float, float]]:
-    """Yield for each training whether booking and bound are exceeded, and both over what was measured.
-
-    Args:
-        found: The trainings.
-        factors: The factors.
-    """
+def results_with(
+    found: Sequence[BenchmarkRun], factors: Factors
+) -> Iterator[tuple[bool, bool, float, float]]:
+    """Yield for each training whether booking and bound are exceeded, and both over what was measured."""
     of = dict(factors)
     for each in found:
         booked, bound = (each.estimate_bytes + of[share] * each.doubt_bytes for share in (BOOKED, BOUND))
@@ -120,12 +109,7 @@ def held(found: Sequence[Run], factors: Factors) -> Iterator[tuple[bool, bool, f
 
 
 def line_of(name: str, results: Sequence[tuple[bool, bool, float, float]]) -> str:
-    """Return a line on how factors do.
-
-    Args:
-        name: Of the factors.
-        results: Of `held`.
-    """
+    """Return a line on how factors do."""
     booked, bound, of_booked, of_bound = zip(*results, strict=True)
     return (
         f"{name}: above what is booked {sum(booked)}, above the bound {sum(bound)} of {len(results)};"
@@ -153,12 +137,12 @@ def main() -> None:
         f"{len(found)} trainings of {len(networks)} networks: error {statistics.median(errors):.1%}, P95 {p95:.1%}"
     )
     print(f"BENCHMARK_FACTORS = {fitted(found)}")
-    print(line_of("without the flag's factors", list(held(found, QUANTILE_FACTORS))))
-    print(line_of("with them", list(held(found, fitted(found)))))
+    print(line_of("without the flag's factors", list(results_with(found, QUANTILE_FACTORS))))
+    print(line_of("with them", list(results_with(found, fitted(found)))))
     left_out = [
         result
         for network in networks
-        for result in held(
+        for result in results_with(
             [each for each in found if each.network == network],
             fitted([each for each in found if each.network != network]),
         )

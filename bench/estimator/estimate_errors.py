@@ -1,4 +1,4 @@
-"""How far our estimates are from the need: each of their numbers over the measured peak, for `rad simulate`.
+"""Print the estimates and quantiles of the estimator `rad` relative to measured peaks, for `rad simulate`.
 
     python bench/estimator/estimate_errors.py > slurm_plugin/simulate/traces/estimate_errors.csv
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpumemnet.estimators import rad
-from gpumemnet.learning.evaluate.heldout import MAIN_FORMAT, ask, held_out
-from gpumemnet.learning.train.rows import Row
+from gpumemnet.learning.evaluate.heldout import MAIN_FORMAT, ask
+from gpumemnet.learning.train.rows import TrainingRow, load_rows
 from gpumemnet.units import MIB
 from slurm_plugin.core.booking.confidence import SHARES
 
@@ -22,10 +22,10 @@ ROWS = Path(__file__).resolve().parents[2] / "gpumemnet/data/heldout_h200.jsonl.
 def main() -> None:
     """Print the table, smallest bound first: estimate, bound, and what each share of jobs stays below."""
     print(",".join(("estimate", "bound", *map(str, SHARES))))
-    print("\n".join(lines([row for row in held_out(ROWS) if row.text_format == MAIN_FORMAT])))
+    print("\n".join(lines([row for row in load_rows(ROWS) if row.text_format == MAIN_FORMAT])))
 
 
-def lines(runs: list[Row]) -> Iterator[str]:
+def lines(runs: list[TrainingRow]) -> Iterator[str]:
     """Yield a line of the table for each of these runs, smallest bound first."""
     answers = ask("rad", runs, rad.estimate)
     rows = sorted(

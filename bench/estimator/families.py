@@ -1,4 +1,4 @@
-"""How the account reads every family of architectures, against a trace of its code: python bench/estimator/families.py.
+"""Compare the analytical model with traces, for every family of architectures: python bench/estimator/families.py.
 
 One member of each family of torchvision, timm and transformers that the library can build by itself is drawn. Its
 torchinfo text (all levels, all columns) is read, and its code is traced for a training step on fake tensors, which is
@@ -68,7 +68,7 @@ SECONDS = 90
 """For one family."""
 
 
-class Family(NamedTuple):
+class FamilyMember(NamedTuple):
     """One family's member.
 
     Attributes:
@@ -100,7 +100,7 @@ class Score(NamedTuple):
     peak: float
 
 
-def torchvision_families(seed: int) -> Iterator[Family]:
+def torchvision_families(seed: int) -> Iterator[FamilyMember]:
     """Yield one member of each module of torchvision's classification models."""
     import torchvision
 
@@ -113,7 +113,7 @@ def torchvision_families(seed: int) -> Iterator[Family]:
             yield images("torchvision", name, 224)
 
 
-def timm_families(seed: int) -> Iterator[Family]:
+def timm_families(seed: int) -> Iterator[FamilyMember]:
     """Yield one member of each module and first word of a name of timm."""
     import timm
     from timm.models import _registry
@@ -129,7 +129,7 @@ def timm_families(seed: int) -> Iterator[Family]:
             yield images("timm", name, cfg.input_size[-1] if cfg else 224)
 
 
-def transformers_families(_: int) -> Iterator[Family]:
+def transformers_families(_: int) -> Iterator[FamilyMember]:
     """Yield each type of model of transformers with its own default configuration, of a few layers."""
     from transformers.models.auto import modeling_auto
 
@@ -143,7 +143,7 @@ def transformers_families(_: int) -> Iterator[Family]:
                 yield images("transformers", name, 224, task=task)
             else:
                 arch = {"source": "transformers", "name": name, "task": task, "size": 256}
-                yield Family("transformers", name, arch, TOKENS // 256, 256)
+                yield FamilyMember("transformers", name, arch, TOKENS // 256, 256)
 
 
 FAMILIES = {
@@ -159,13 +159,13 @@ def drawn(names: list[str], held_out: set[str], seed: str) -> str | None:
     return random.Random(seed).choice(fit) if fit else None
 
 
-def images(source: str, name: str, size: int, **arch: Any) -> Family:
+def images(source: str, name: str, size: int, **arch: Any) -> FamilyMember:
     """Return a family that reads images."""
     batch = max(2, PIXELS // size**2)
-    return Family(source, name, {"source": source, "name": name, "size": size, **arch}, batch, None)
+    return FamilyMember(source, name, {"source": source, "name": name, "size": size, **arch}, batch, None)
 
 
-def configuration(family: Family, precision: Precision) -> Configuration:
+def configuration(family: FamilyMember, precision: Precision) -> Configuration:
     """Return the training of a family's member."""
     arch = dict(family.arch)
     if family.source == "transformers":
@@ -186,7 +186,7 @@ def configuration(family: Family, precision: Precision) -> Configuration:
     )
 
 
-def made(job: tuple[Family, Precision]) -> dict[str, Any]:
+def made(job: tuple[FamilyMember, Precision]) -> dict[str, Any]:
     """Return text and trace of a family's member, or why there is none."""
     family, precision = job
     signal.alarm(SECONDS)
@@ -238,7 +238,9 @@ def numbers(trace: Trace) -> dict[str, int]:
     return {"saved_bytes": saved, "peak_bytes": peaks.reserved_bytes, "parameters": trace.parameters}
 
 
-def stored(jobs: list[tuple[Family, Precision]], store: Path, processes: int) -> dict[str, dict[str, Any]]:
+def stored(
+    jobs: list[tuple[FamilyMember, Precision]], store: Path, processes: int
+) -> dict[str, dict[str, Any]]:
     """Return what is known of each member, by library and name; what is missing is made and kept.
 
     Args:

@@ -1,4 +1,4 @@
-"""How many values cuDNN keeps of a recurrent layer: python bench/estimator/recurrent_values.py.
+"""Measure how many values cuDNN keeps of a recurrent layer: python bench/estimator/recurrent_values.py.
 
 For the measured recurrent runs of gpumemnet/data/train_h200.jsonl.xz whose text is kept, and each kind of layer and
 number of directions: the number in gpumemnet/gpu_memory/rules/rules.csv ("cudnn-rnn"), and the median error of the

@@ -27,7 +27,7 @@ HELP = ("rad-estimate", "summary(", "save", "build(", "--", "write", "run:", "#R
 """A refusal that helps has at least one of these."""
 
 
-class Case(NamedTuple):
+class TextCase(NamedTuple):
     """A text: its file, the options to ask with, and what is right."""
 
     file: str
@@ -60,7 +60,7 @@ def main() -> None:
         "| file | options | estimate / booked / bound, MiB | right | verdict |\n| --- | --- | --- | --- | --- |"
     )
     for case in cases(listed.read_text()):
-        answer = asked(listed.parent / case.file, shlex.split(case.options))
+        answer = answer_to(listed.parent / case.file, shlex.split(case.options))
         verdict = verdict_of(answer, case.right)
         counts[verdict] += 1
         print(f"| {case.file} | {case.options} | {answer.shown()} | {case.right} | {verdict} |")
@@ -68,13 +68,13 @@ def main() -> None:
     print("\n".join(f"| {verdict} | {count} |" for verdict, count in counts.most_common()))
 
 
-def cases(text: str) -> list[Case]:
+def cases(text: str) -> list[TextCase]:
     """Return the lines of a list; comments begin with #."""
     rows = [line.split("\t") for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return [Case(*(cell.strip() for cell in (*row, "", "")[:3])) for row in rows]
+    return [TextCase(*(cell.strip() for cell in (*row, "", "")[:3])) for row in rows]
 
 
-def asked(file: Path, options: list[str]) -> Answer:
+def answer_to(file: Path, options: list[str]) -> Answer:
     """Return rad-estimate's answer for a file."""
     out, err = io.StringIO(), io.StringIO()
     words = ["rad-estimate", str(file), "--gpu", "h200", "--json", *options]

@@ -30,7 +30,7 @@ from gpumemnet.gpu_memory.allocator.events import replay
 from gpumemnet.gpu_memory.rules import numbers
 from gpumemnet.gpus import gpu_named
 from gpumemnet.learning.dataset.store import HELDOUT_ROWS, TRAINING_ROWS, read_records
-from gpumemnet.tracing.trace.result import QUANTILE_FACTORS, doubt_bytes, margin_bytes, quantile_bytes
+from gpumemnet.tracing.trace.result import QUANTILE_FACTORS, doubt_bytes, quantile_bytes
 from gpumemnet.units import MIB
 
 Pair = tuple[dict[str, Any], dict[str, Any]]
@@ -111,15 +111,12 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=300, help="how many rows; 0 for all")
     parser.add_argument("--names", action="store_true", help="one row, drawn at random, of each real name")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--family", help="only these families, separated by commas")
     parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "trace-accuracy")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--worst", type=int, default=10, help="how many of the worst rows to list")
     options = parser.parse_args()
     path = {"train": TRAINING_ROWS, "heldout": HELDOUT_ROWS}.get(options.rows) or Path(options.rows)
     rows = [r for r in read_records(path) if r.get("outcome") == "ok"]
-    if options.family:
-        rows = [r for r in rows if r["family"] in options.family.split(",")]
     if options.names:
         rows = one_of_each([row for row in rows if row["family"] == "real"], options.seed)
     elif options.sample and len(rows) > options.sample:
@@ -208,7 +205,7 @@ def _line(name: str, members: list[Pair]) -> str:
         p95 = sizes[math.ceil(0.95 * len(sizes)) - 1]
         parts.append(f"{100 * statistics.median(sizes):6.2f} {100 * p95:6.2f}")
     uppers = [
-        (r["process_peak_bytes"] + margin_bytes(*of_doubt(r))) / row["process_peak_bytes"]
+        (r["process_peak_bytes"] + quantile_bytes(*of_doubt(r))[-1][1]) / row["process_peak_bytes"]
         for row, r in members
     ]
     above = sum(upper < 1 for upper in uppers)

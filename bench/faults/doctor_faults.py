@@ -1,6 +1,6 @@
-"""Sites with one fault each: does `rad doctor` find it, and does its fix, done to the letter, make the site right?
+"""Check that `rad doctor` finds the one fault of each site, and that its fix, as printed, repairs the site.
 
-    PYTHONPATH=. python bench/faults/doctor_faults.py [--out FILE] [--part K/N] [--only NAME]
+    PYTHONPATH=. python bench/faults/doctor_faults.py [--out FILE] [--only NAME]
 
 As root: each on a real Slurm, on which a job then shares a GPU.
 
@@ -116,9 +116,9 @@ def conf(name: str, says: str, edit: Edit, *, old: bool = False, new: bool = Fal
     return Fault(name=f"slurm.conf: {name}", says=says, files={"slurm.conf": edit}, old=old, new=new)
 
 
-def gres(name: str, says: str, edit: Edit, *, old: bool = False) -> Fault:
+def gres(name: str, says: str, edit: Edit) -> Fault:
     """Return a fault of gres.conf."""
-    return Fault(name=f"gres.conf: {name}", says=says, files={"gres.conf": edit}, old=old)
+    return Fault(name=f"gres.conf: {name}", says=says, files={"gres.conf": edit})
 
 
 def own_hook(name: str, script: str, text: str, more: str = "") -> Fault:
@@ -295,19 +295,17 @@ def main() -> int:
     """Try each fault on a private Slurm and write what came of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="JSON file for the results; what is in it already is kept")
-    parser.add_argument("--part", default="1/1", help="K/N: every Nth fault from the Kth")
     parser.add_argument("--only", default="", help="only faults whose name holds this")
     options = parser.parse_args()
-    part, parts = map(int, options.part.split("/"))
     rows: list[dict[str, object]] = []
     home, _ = home_of(CHECKOUT)
-    cluster = Cluster(Place(root=home / f"faults-{part}", venv=home / "venv"))
+    cluster = Cluster(Place(root=home / "faults", venv=home / "venv"))
     try:
         cluster.up(ClusterSpec(nodes=(NODE_SPEC,)))
         lay_guards(cluster.place.etc)
         version = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10).version()
         right = _said(cluster)
-        for fault in [each for each in FAULTS if options.only in each.name][part - 1 :: parts]:
+        for fault in [each for each in FAULTS if options.only in each.name]:
             recent = traits(version).keeps_gpu_and_shard_apart
             if (fault.old and recent) or (fault.new and not recent):
                 continue
@@ -395,7 +393,7 @@ def _start(cluster: Cluster) -> None:
 
 
 def _shares(cluster: Cluster) -> bool:
-    """Return whether a job that asks for a GPU and says its memory runs on shards, to its end."""
+    """Return whether a job that requests a GPU and says its memory runs on shards, to its end."""
     folder = cluster.place.root / "work"
     if not folder.exists():
         shutil.copytree(CHECKOUT / "examples", folder)

@@ -1,35 +1,31 @@
-"""Throw broken input at one reader of the project, and see that none crashes, hangs or yields nonsense.
+"""Feed broken input to a reader of the project, and check that it neither crashes, hangs nor returns nonsense.
 
-    python bench/faults/fuzz.py TARGET --inputs 1000000 --seed 1 [--workers 2] [--log FILE]
+    python bench/faults/fuzz.py TARGET --inputs 1000000 --seed 1 [--workers 2]
 
-Targets: wire (lines on radd's socket), directives (#RAD lines and comments), stamps, ledger (ledger files and job
+Targets: wire (lines on radd's socket), directives (#RAD lines and comments), bookings, ledger (ledger files and job
 copies), slurm (what Slurm's programs and environment say), tables, lines and notes (what users write in bytes, next to
 others' records), nvml, dcgm, summaries (model texts). Each input is a mutation of a valid one. It must yield an answer
 that makes sense, or one of the documented errors in one line, within two seconds of processor time.
 
-Every batch has its own seed. With a log, batches that are in it already are not run again: a run that was stopped goes
-on where it was. Time limits are of processor time, so that a stopped process or a busy machine is no fault. A fault's
-seed is printed; `--only SEED/NUMBER` runs that input alone and shows it.
+Time limits are of processor time, so that a stopped process or a busy machine is no fault. A fault's seed is printed;
+`--only SEED/NUMBER` runs that input alone and shows it.
 """
 
 from __future__ import annotations
 
 import argparse
 import collections
-import json
 import multiprocessing
 import random
 import resource
 import signal
 import time
-from collections.abc import Iterator
 from functools import cache, partial
-from pathlib import Path
 
 import fuzz_bytes
 import fuzz_summaries
 import fuzz_targets
-from fuzz_targets import Target
+from fuzz_targets import FuzzTarget
 
 Outcomes = collections.Counter[str]
 BATCH = 500
@@ -41,17 +37,17 @@ MEMORY_BYTES = 1 << 30
 TARGETS = {
     **fuzz_targets.TARGETS,
     **fuzz_bytes.TARGETS,
-    "summaries": lambda: Target(fuzz_summaries.mutate, fuzz_summaries.judge),
+    "summaries": lambda: FuzzTarget(fuzz_summaries.mutate, fuzz_summaries.judge),
 }
 
 
 @cache
-def _target(name: str) -> Target:
+def _target(name: str) -> FuzzTarget:
     return TARGETS[name]()
 
 
-def work(name: str, task: tuple[int, int]) -> tuple[int, int, float, Outcomes]:
-    """Try a batch, each input with a seed of its own; return seed, count, processor time and outcomes."""
+def work(name: str, task: tuple[int, int]) -> tuple[float, Outcomes]:
+    """Try a batch, each input with a seed of its own; return processor time and outcomes."""
     seed, count = task
     begin = time.process_time()
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -63,7 +59,7 @@ def work(name: str, task: tuple[int, int]) -> tuple[int, int, float, Outcomes]:
         except Exception as exc:  # noqa: BLE001 - every kind of fault is what is looked for
             outcomes[f"FAULT {type(exc).__name__}"] += 1
             print(f"FAULT seed {seed}/{number}: {exc!r:.200}", flush=True)
-    return seed, count, time.process_time() - begin, outcomes
+    return time.process_time() - begin, outcomes
 
 
 def one(name: str, seed: str) -> str:
@@ -98,44 +94,25 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--log", type=Path, help="keep finished batches here; leave out those that are here")
     parser.add_argument("--only", metavar="SEED/NUMBER", help="one input alone, as a fault names it")
     options = parser.parse_args()
     if options.only:
         print(repr(_target(options.target).make(random.Random(options.only))))
         print(one(options.target, options.only))
         return
-    tasks = {
-        options.seed * 1_000_003 + at: min(BATCH, options.inputs - at * BATCH)
+    tasks = [
+        (options.seed * 1_000_003 + at, min(BATCH, options.inputs - at * BATCH))
         for at in range(-(-options.inputs // BATCH))
-    }
+    ]
     total, spent_s = Outcomes(), 0.0
-    for seed, count, seconds, outcomes in _logged(options.log):
-        if tasks.get(seed) == count:
-            del tasks[seed]
+    with multiprocessing.Pool(options.workers) as pool:
+        for seconds, outcomes in pool.imap_unordered(partial(work, options.target), tasks):
             total.update(outcomes)
             spent_s += seconds
-    with multiprocessing.Pool(options.workers) as pool:
-        for batch in pool.imap_unordered(partial(work, options.target), tasks.items()):
-            total.update(batch[3])
-            spent_s += batch[2]
-            if options.log:
-                with options.log.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(batch) + "\n")
     for outcome, number in total.most_common():
         print(f"{number:>9} {outcome}")
     print(f"{total.total():>9} inputs in {spent_s:.0f} s of processor time")
     raise SystemExit(any(outcome.startswith("FAULT") for outcome in total))
-
-
-def _logged(path: Path | None) -> Iterator[tuple[int, int, float, dict[str, int]]]:
-    if path is None or not path.exists():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            yield tuple(json.loads(line))
-        except ValueError:
-            continue  # half a line: that batch is run again
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fuzz targets: what users write in bytes, in every field that Slurm prints, and notes in AdminComment.
+"""Fuzz targets: bytes of users in every field that Slurm prints, and notes in AdminComment.
 
 Records of neighbours stand next to records of a hostile user in a table as Slurm prints it. Whatever he writes, the
 neighbours' records are as without him, and his own ids, owner and numbers are what Slurm gave.
@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fuzz_targets import Target, mutate
+from fuzz_targets import FuzzTarget, mutate
 
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
@@ -42,8 +42,8 @@ class Reader(NamedTuple):
     read: Callable[[bytes], dict[int, Any]]
 
 
-def _by_id(make: Callable[[Any], Any], columns: Columns, gap: int = 0) -> Callable[[bytes], dict[int, Any]]:
-    return lambda content: {each.job_id: each for each in records(content, columns, make, gap=gap)}
+def _by_id(make: Callable[[Any], Any], columns: Columns) -> Callable[[bytes], dict[int, Any]]:
+    return lambda content: {each.job_id: each for each in records(content, columns, make)}
 
 
 def _exact(content: bytes) -> dict[int, Any]:
@@ -103,7 +103,7 @@ def _text(rng: random.Random) -> bytes:
     return b"".join(rng.choice(_PIECES) * rng.choice((1, 1, 3, 240)) for _ in range(rng.randrange(1, 12)))
 
 
-def tables() -> Target:
+def tables() -> FuzzTarget:
     """Tables of squeue and sacct with hostile records among others."""
 
     def make(rng: random.Random) -> tuple[int, list[tuple[int, int]], int]:
@@ -128,10 +128,10 @@ def tables() -> Target:
                 assert getattr(found[job], name, None) == getattr(expected[job], name, None), name
         return f"{len(rows)} records"
 
-    return Target(make, judge)
+    return FuzzTarget(make, judge)
 
 
-def lines() -> Target:
+def lines() -> FuzzTarget:
     """Texts of scontrol and files of sacct with hostile names."""
 
     def make(rng: random.Random) -> tuple[bool, bytes]:
@@ -157,10 +157,10 @@ def lines() -> Target:
         assert second is not None and second["JobName"] == text
         return "listed"
 
-    return Target(make, judge)
+    return FuzzTarget(make, judge)
 
 
-def notes() -> Target:
+def notes() -> FuzzTarget:
     """Notes in AdminComment that were changed, or copied from another job or owner."""
     position = QueuePosition(submitted_s=1795463013, accrues_s=1795463013, priority=4294901758)
     true = Note(event="requeued", start_in_s=15, restart=1, position=position, detail="no idle GPU")
@@ -177,7 +177,7 @@ def notes() -> Target:
         assert (found is not None) == (text == texts[0]), "a note that is not signed for this job"
         return "refused" if found is None else "as it was signed"
 
-    return Target(make, judge)
+    return FuzzTarget(make, judge)
 
 
-TARGETS: dict[str, Callable[[], Target]] = {"tables": tables, "lines": lines, "notes": notes}
+TARGETS: dict[str, Callable[[], FuzzTarget]] = {"tables": tables, "lines": lines, "notes": notes}

@@ -1,4 +1,4 @@
-"""Mutations of model summaries, and what may come of them; `python bench/faults/fuzz.py summaries` runs them.
+"""Fuzz targets: mutations of model summaries; `python bench/faults/fuzz.py summaries` runs them.
 
 Each text is a mutation of one in tests/data/summaries: bytes flipped, lines dropped, repeated, swapped or cut, numbers
 blown up, made negative or zero, pieces of other texts spliced in. It must yield an estimate above zero, finite and

@@ -1,4 +1,4 @@
-"""What bench/faults/fuzz.py throws, and at which code: each target makes an input and judges what came of it.
+"""Targets of bench/faults/fuzz.py: each makes an input and judges the result.
 
 A judge returns a word for the outcome; whatever it raises is a fault. Documented errors are outcomes, if they are one
 line of bearable length.
@@ -42,6 +42,8 @@ from slurm_plugin.core.units import MIB
 from slurm_plugin.monitor.gpus.dcgm import parse_discovery, parse_dmon
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.radd.protocol import lines
+from slurm_plugin.radd.requeued.position_keeper import PositionKeeper
+from slurm_plugin.radd.requeued.priority_boosts import PriorityBooster
 from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.radd.service import Service
 from slurm_plugin.radd.submission.reload import Reloader
@@ -49,6 +51,7 @@ from slurm_plugin.slurm.files import conf_lines
 from slurm_plugin.slurm.node.hook_env import HookJob
 from slurm_plugin.slurm.queries import accounting, printed
 from slurm_plugin.slurm.queries.columns import Columns, records
+from slurm_plugin.slurm.versions import parse_version
 
 TESTS = Path(__file__).resolve().parents[2] / "tests"
 DATA = TESTS / "data"
@@ -73,7 +76,7 @@ NUMBERS = (
 CHARACTERS = "[](),:-= /\\|{}\"'0123456789xXKMGT.#%;\t\r\n\x00\x1b\x7fé\u2028\u202e\udc80"
 
 
-class Target(NamedTuple):
+class FuzzTarget(NamedTuple):
     """A reader under test."""
 
     make: Callable[[random.Random], Any]
@@ -168,13 +171,14 @@ def _service() -> Service:
     )
     slurm: Any = _NoSlurm()
     clock = SystemClock()
-    releaser = Releaser(slurm, clock, key=lambda: bytes(32))
-    return Service(Reloader(folder / "rad.toml", slurm, clock), releaser, clock)
+    in_force = Reloader(folder / "rad.toml", slurm, clock)
+    booster = PriorityBooster(folder / "boosts.json", slurm, clock, lambda: in_force.config)
+    keeper = PositionKeeper(slurm, clock, booster, lambda: in_force.config)
+    return Service(in_force, Releaser(slurm, clock, booster, keeper, key=lambda: bytes(32)), clock)
 
 
 _MESSAGES: tuple[dict[str, Any], ...] = (
     {"v": 1, "op": "ping"},
-    {"v": 1, "op": "status"},
     {
         "v": 1,
         "op": "submit",
@@ -243,7 +247,7 @@ def _wire_make(rng: random.Random) -> bytes:
     return line[: lines.REQUEST_LIMIT]
 
 
-def _wire() -> Target:
+def _wire() -> FuzzTarget:
     service = _service()
 
     def judge(line: bytes, rng: random.Random) -> str:
@@ -261,7 +265,7 @@ def _wire() -> Target:
             assert len(words) <= LONGEST_ERROR and "\x1b" not in words, "words for the user"
         return f"answer to {str(message.get('op'))[:8]}"
 
-    return Target(_wire_make, judge)
+    return FuzzTarget(_wire_make, judge)
 
 
 # --- what users write ---------------------------------------------------------------------------------------------
@@ -278,7 +282,7 @@ _COMMENTS = (
 )
 
 
-def _directives() -> Target:
+def _directives() -> FuzzTarget:
     def make(rng: random.Random) -> tuple[bool, str]:
         script = rng.random() < 0.6
         corpus = _SCRIPTS if script else _COMMENTS
@@ -296,10 +300,10 @@ def _directives() -> Target:
         assert found.gpus is None or found.gpus > 0
         return "directives"
 
-    return Target(make, judge)
+    return FuzzTarget(make, judge)
 
 
-def _saved() -> Target:
+def _saved() -> FuzzTarget:
     numbers = dict.fromkeys(ModelProfile._fields, 0)
     profiles = tuple(
         ModelProfile(
@@ -336,13 +340,13 @@ def _saved() -> Target:
         assert 0 < found.estimate_bytes <= found.upper_bytes
         return "profile"
 
-    return Target(make, judge)
+    return FuzzTarget(make, judge)
 
 
 _KEY = b"k" * 32
 
 
-def _stamps() -> Target:
+def _bookings() -> FuzzTarget:
     def make(rng: random.Random) -> tuple[str, Booking, str]:
         booking = Booking(
             kind=rng.choice(("shared", "whole")),
@@ -380,7 +384,7 @@ def _stamps() -> Target:
         signed_comment.profile_in(spoilt), signed_comment.user_words(spoilt)
         return "still good" if found else "refused"
 
-    return Target(make, judge)
+    return FuzzTarget(make, judge)
 
 
 # --- files ----------------------------------------------------------------------------------------------------------
@@ -389,11 +393,11 @@ _BOOT = "11111111-2222-4333-8444-555555555555"
 _FAST = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
 
 
-def _ledger() -> Target:
+def _ledger() -> FuzzTarget:
     folder = Path(tempfile.mkdtemp(prefix="rad-fuzz-", dir=_FAST))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     store = LedgerStore(folder, clock=SystemClock(), boot_id=_BOOT)
-    held = [
+    allocations = [
         Allocation(
             job_id=number,
             user_id=1000,
@@ -406,10 +410,10 @@ def _ledger() -> Target:
         for number in range(1, 6)
     ]
     ledger = store.read().ledger
-    for one in held:
+    for one in allocations:
         ledger = ledger.reserve(one, {f"GPU-{number}": 1 << 40 for number in range(4)})
     store.write(ledger)
-    JobFile(folder, 3).place({"RAD_KIND": "whole"}, held[2], boot_id=_BOOT)
+    JobFile(folder, 3).place({"RAD_KIND": "whole"}, allocations[2], boot_id=_BOOT)
     names = ("ledger", "placed/3")
     texts = (
         encode(ledger, boot_id=_BOOT).decode("latin-1"),
@@ -456,13 +460,13 @@ def _ledger() -> Target:
             )
             assert isinstance(one.created_s, float | int)
         try:
-            found.reserve(held[0], {"GPU-1": 1 << 40})
+            found.reserve(allocations[0], {"GPU-1": 1 << 40})
         except LedgerError as exc:
             one_line(exc)
         found.release(3, restart=0)
         return "read"
 
-    return Target(make, judge)
+    return FuzzTarget(make, judge)
 
 
 # --- what other programs say ----------------------------------------------------------------------------------------
@@ -510,7 +514,7 @@ _HOOK_ENV = "\x01".join(
 _PLENTY = 100_000
 
 
-def _slurm() -> Target:
+def _slurm() -> FuzzTarget:
     def table(columns: Columns) -> Callable[[str], object]:
         return lambda text: records(_bytes(text), columns, printed.job_view)
 
@@ -518,7 +522,7 @@ def _slurm() -> Target:
         (_recorded("squeue_jobs.*"), table(printed.JOB_COLUMNS)),
         (_recorded("squeue_job_with_comment.*"), table(printed.ONE_JOB_COLUMNS)),
         (_recorded("sinfo_nodes.*"), lambda text: printed.parse_nodes(_bytes(text))),
-        (_recorded("scontrol_version.*"), printed.parse_version),
+        (_recorded("scontrol_version.*"), parse_version),
         (("SlurmctldPort = 6817\nAuthInfo = socket=/x,cred_expire=15\nHZ=\n",), printed.parse_config),
         (_recorded("sacct_ended.*"), lambda text: accounting.parse_ended(_bytes(text))),
         (_recorded("sacct_comments.*"), lambda text: accounting.parse_comments(_bytes(text))),
@@ -547,19 +551,19 @@ def _slurm() -> Target:
             assert len(found) <= _PLENTY, f"{len(found)} records of {len(text)} characters"
         return "read"
 
-    return Target(make, judge)
+    return FuzzTarget(make, judge)
 
 
-def _nvml() -> Target:
+def _nvml() -> FuzzTarget:
     sys.path.insert(0, str(TESTS))
-    from fake_nvml import FakeCard, FakeNvml, NVMLError
+    from fake_nvml import FakeGpu, FakeNvml, NVMLError
 
     values = (0, 1, 10**9, 2**63, 2**64 - 1, 140 << 30)
 
     class Moody(FakeNvml):
         """Fails any call with any code, and returns any number."""
 
-        def __init__(self, *devices: FakeCard, rng: random.Random, share: float, **more: bool) -> None:
+        def __init__(self, *devices: FakeGpu, rng: random.Random, share: float, **more: bool) -> None:
             super().__init__(*devices, **more)
             self._rng, self._share = rng, share
 
@@ -586,8 +590,8 @@ def _nvml() -> Target:
         def sleep(self, duration_s: float) -> None:
             return None
 
-    def gpu(rng: random.Random, number: int) -> FakeCard:
-        return FakeCard(
+    def gpu(rng: random.Random, number: int) -> FakeGpu:
+        return FakeGpu(
             uuid=f"GPU-{number}",
             minor=rng.choice((number, None, 255)),
             name=rng.choice(("NVIDIA H200", b"NVIDIA A100", "")),
@@ -637,10 +641,10 @@ def _nvml() -> Target:
             assert one.usable_bytes >= 0, "negative usable memory"
         return "readings" if readings else "no GPU"
 
-    return Target(make, judge)
+    return FuzzTarget(make, judge)
 
 
-def _dcgm() -> Target:
+def _dcgm() -> FuzzTarget:
     discovery, samples = _recorded("dcgmi_discovery*"), _recorded("dcgmi_dmon*")
 
     def make(rng: random.Random) -> tuple[bool, str]:
@@ -660,14 +664,14 @@ def _dcgm() -> Target:
         assert all(share is None or 0.0 <= share <= 1.0 for share in shares)
         return "samples" if reported else "none"
 
-    return Target(make, judge)
+    return FuzzTarget(make, judge)
 
 
-TARGETS: dict[str, Callable[[], Target]] = {
+TARGETS: dict[str, Callable[[], FuzzTarget]] = {
     "wire": _wire,
     "directives": _directives,
     "saved": _saved,
-    "stamps": _stamps,
+    "bookings": _bookings,
     "ledger": _ledger,
     "slurm": _slurm,
     "nvml": _nvml,

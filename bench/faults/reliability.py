@@ -1,4 +1,4 @@
-"""Put the rows of tests/faults into docs/measurements/2026-11-faults.md, between its marks.
+"""Write the rows of tests/faults into docs/measurements/2026-11-faults.md, between its marks.
 
 RAD_FAULTS=long python -Im pytest tests/faults -m cluster       # adds rows to .rad/faults.jsonl
 python bench/faults/reliability.py ROWS.jsonl...                       # the last row of each fault and Slurm counts

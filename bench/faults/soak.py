@@ -1,4 +1,4 @@
-"""A soak: thousands of jobs on a private cluster of simulated nodes, and what grows meanwhile.
+"""Soak test: run thousands of jobs on a private cluster of simulated nodes, and record what grows.
 
     flock /tmp/cluster.lock .rad/venv/bin/python -m bench.faults.soak --jobs 5000 --nodes 16 --out soak.json
     .rad/venv/bin/python -m bench.faults.soak --jobs 5000 --nodes 16 --alone --out soak-alone.json    # Slurm alone
@@ -25,8 +25,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from lab.cluster import Cluster  # noqa: E402 - run from the checkout
-from lab.jobs import ENDED  # noqa: E402
-from lab.load import HOLD, Job, equal_nodes  # noqa: E402
+from lab.jobs import ENDED, Jobs  # noqa: E402
+from lab.load import HOLD, LoadJob, equal_nodes  # noqa: E402
 from lab.place import ClusterSpec, Place, home_of  # noqa: E402
 from lab.sentinel import Sentinel  # noqa: E402
 from slurm_plugin.core.errors import CommandError  # noqa: E402
@@ -35,10 +35,10 @@ from slurm_plugin.monitor.gpus.simulated import SimulatedGpus  # noqa: E402
 CHUNK = 10
 """Submissions in a row, by one user."""
 KINDS = (
-    Job(name="share-4g", mib=4000, seconds=24),
-    Job(name="share-9g", mib=9000, seconds=16),
-    Job(name="share-14g", mib=14_000, seconds=20),
-    Job(name="alone", mib=12_000, seconds=16),
+    LoadJob(name="share-4g", mib=4000, seconds=24),
+    LoadJob(name="share-9g", mib=9000, seconds=16),
+    LoadJob(name="share-14g", mib=14_000, seconds=20),
+    LoadJob(name="alone", mib=12_000, seconds=16),
 )
 SHARES = (0, 1, 0, 2, 0, 1, 3, 0)
 """The order of kinds: one chunk in eight has each job's GPU alone."""
@@ -97,29 +97,17 @@ class Soak:
             time.sleep(0.3)
         self._sample(time.monotonic() - began_s, self.counts() or Counter())
 
-    def _submit(self, job: Job, turn: int) -> None:
+    def _submit(self, job: LoadJob, turn: int) -> None:
         count = min(CHUNK, self.jobs - self.submitted)
         user = ("nobody", "games")[turn % 2]
         wrap = f"exec sh {self.folder}/hold.sh {job.mib} {job.seconds}"
         options = ("-J", job.name, f"--array=1-{count}", "--mem=100", "--requeue", "--output=/dev/null")
-        argv = ("sbatch", "--parsable", *options, *job.request(with_rad=self.with_rad), "--wrap", wrap)
+        argv = (*options, *job.request(with_rad=self.with_rad), "--wrap", wrap)
         began_s = time.monotonic()
         env = {"RAD_LOAD": str(self.folder / "starts")}
-        try:
-            self.cluster.slurm(
-                "runuser",
-                "-u",
-                user,
-                "--",
-                "sh",
-                "-c",
-                'cd "$0" && exec "$@"',
-                str(self.folder),
-                *argv,
-                env=env,
-            )
-        except CommandError as exc:
-            print(f"not submitted: {exc}", flush=True)
+        result = Jobs(self.cluster, self.folder).submit(*argv, user=user, env=env)
+        if result.job_id is None:
+            print(f"not submitted: {result.messages}", flush=True)
             return
         self.submit_s.append(time.monotonic() - began_s)
         self.submitted += count

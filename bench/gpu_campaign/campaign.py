@@ -1,4 +1,4 @@
-"""Measures trainings one at a time (activity) and together (interference), on every GPU at once.
+"""Measure trainings one at a time (activity) and together (interference), on every GPU at once.
 
 Each GPU has a conductor process of its own, and each conductor a few worker processes that hold the trainings. Rows
 go to OUT/activity.jsonl and OUT/interference.jsonl as they come; started again with the same state folder, it goes on.
@@ -243,7 +243,7 @@ class Conductor:
                     break
             counted = self.counters.end()
             t2 = time.monotonic()
-            held = self.counters.processes().get(worker.pid)
+            process_bytes = self.counters.processes().get(worker.pid)
             worker.send("stop")
             ran = worker.answer("run", 15.0)
             if not ran["ok"]:
@@ -251,7 +251,7 @@ class Conductor:
             steps = in_window(ran, t1, t2)
             result = {
                 "outcome": "ok",
-                "process_bytes": held,
+                "process_bytes": process_bytes,
                 "runs_before": worker.rows,
                 **{k: loaded[k] for k in ("warm_step_s", "load_s", "params")},
                 **{k: ran[k] for k in ("allocated_peak_bytes", "reserved_peak_bytes") if k in ran},
@@ -384,7 +384,7 @@ class Conductor:
         from gpu_campaign.worker import WorkerGone
 
         begin = time.monotonic()
-        self.held: dict[str, Record] = {}
+        self.memory_of: dict[str, Record] = {}
         self.configs = {row["id"]: row for row in residents}
         for row in residents:
             worker = self.worker(row["id"], extra)
@@ -399,7 +399,7 @@ class Conductor:
                     answer = worker.answer(do, end - time.monotonic())
                     if not answer["ok"]:
                         raise WorkerGone(f"{name}: {answer['error']}")
-                self.held[name] = {
+                self.memory_of[name] = {
                     "process_bytes": self.counters.processes().get(worker.pid),
                     "reserved_peak_bytes": answer.get("reserved_peak_bytes"),
                 }
@@ -473,7 +473,7 @@ class Conductor:
         self.interference(
             {"mode": mode, "members": rows, "outcome": "ok", "gpu": self.gpu, "at": round(time.time(), 1)}
             | rounded(counted)
-            | ({"held": self.held.get(members[0][0])} if len(members) == 1 else {})
+            | ({"held": self.memory_of.get(members[0][0])} if len(members) == 1 else {})
         )
         return 1
 

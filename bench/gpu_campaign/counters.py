@@ -1,4 +1,4 @@
-"""What NVML says about one GPU between two moments: activity counters, power, energy, clocks, memory."""
+"""Read NVML's counters of one GPU over an interval: activity, power, energy, clocks, memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inside a measured script: what PyTorch's allocator says after each optimizer step, in a file that is always whole.
+"""Record the allocator's state after each optimizer step of a measured script, in a file that is always complete.
 
 bench/scripts/measured_scripts.py puts this first in the script's path, as its `sitecustomize`; the script is not
 changed.
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_campaign.history import History
-from gpumemnet.tracing.script import inside
+from gpumemnet.tracing.script import startup_hook
 
 FOLDER = "RAD_PEAKS_FOLDER"
 """Variable of the environment: where notes go. It also shows which processes the script started."""
@@ -38,7 +38,7 @@ PACKAGES = (
 def install() -> None:
     """Wait for torch."""
     folder = os.environ[FOLDER]
-    inside.after_torch(folder, lambda: Notes(Path(folder)).watch())
+    startup_hook.after_torch(folder, lambda: Notes(Path(folder)).watch())
 
 
 class Notes:
@@ -52,7 +52,7 @@ class Notes:
         self._history: History | None = None
         self._depth = self._steps = self._reserved = self._allocated = 0
         self._by_step: list[int] = []
-        self._held: list[int] = []
+        self._reserved_by_step: list[int] = []
         self._outside: list[int | None] = []
         self._third_s: float | None = None
         self._written_s = 0.0
@@ -104,13 +104,13 @@ class Notes:
             self._allocated = max(self._allocated, self._torch.cuda.max_memory_allocated())
 
     def _note(self) -> None:
-        """Note the highest so far, what is held now, and what of the process NVML sees outside the allocator."""
+        """Note the highest so far, what is reserved now, and what of the process NVML sees outside the allocator."""
         self._by_step.append(self._reserved)
         if self._torch.cuda.is_initialized():
-            held = self._torch.cuda.memory_reserved()
+            reserved_bytes = self._torch.cuda.memory_reserved()
             seen = _seen(self._torch.cuda.current_device())
-            self._held.append(held)
-            self._outside.append(None if seen is None else seen - held)
+            self._reserved_by_step.append(reserved_bytes)
+            self._outside.append(None if seen is None else seen - reserved_bytes)
 
     def _keep_history(self) -> None:
         if self._history is None:
@@ -137,7 +137,7 @@ class Notes:
             "reserved_peak_bytes": self._reserved,
             "allocated_peak_bytes": self._allocated,
             "reserved_by_step_bytes": self._by_step,
-            "held_by_step_bytes": self._held,
+            "held_by_step_bytes": self._reserved_by_step,
             "outside_by_step_bytes": self._outside,
             "python": sys.version.split()[0],
             "versions": {name: _version(name) for name in PACKAGES},

@@ -1,4 +1,4 @@
-"""Which trainings are measured: pure draws, the same on every machine."""
+"""Draw the trainings to measure, the same on every machine."""
 
 from __future__ import annotations
 

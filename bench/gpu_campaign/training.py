@@ -14,7 +14,7 @@ from gpumemnet.learning.dataset.running.measure import SMALL_MODEL_PARAMS, build
 from gpumemnet.learning.dataset.workload import loss_of, make_inputs, make_tensor
 
 
-class Training:
+class TrainingLoop:
     """A plain training loop over one batch of random values that stays on the GPU."""
 
     def __init__(self, config: Configuration, device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""A process that holds one training and steps it on command, and the conductor's handle on it."""
+"""Worker process that steps one training on command, and its handle in the parent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gpu_campaign.training import Training
+from gpu_campaign.training import TrainingLoop
 from gpumemnet.learning.dataset.config import Configuration
 from gpumemnet.tracing.script.processes import end_with_parent
 
@@ -23,7 +23,7 @@ BACKLOG = 4
 
 
 def _loop(
-    training: Training, pipe: Connection, steps: Any, slot: int, period_s: float | None
+    training: TrainingLoop, pipe: Connection, steps: Any, slot: int, period_s: float | None
 ) -> dict[str, Any]:
     """Train until something comes through the pipe; return when each step began, was issued and ended."""
     begins: list[float] = []
@@ -65,7 +65,7 @@ def _loop(
     return {"begins": begins, "issued": issued, "ends": ends}
 
 
-def _memory(training: Training) -> dict[str, Any]:
+def _memory(training: TrainingLoop) -> dict[str, Any]:
     if not training.cuda:
         return {}
     return {
@@ -87,7 +87,7 @@ def _free(device: torch.device) -> bool:
 
 
 def _serve(pipe: Connection, device: torch.device, steps: Any, slot: int) -> None:
-    training: Training | None = None
+    training: TrainingLoop | None = None
     while True:
         order = pipe.recv()
         do = order["do"]
@@ -104,7 +104,7 @@ def _serve(pipe: Connection, device: torch.device, steps: Any, slot: int) -> Non
                 answer: dict[str, Any] = {}
             elif do == "prepare":
                 begin = time.monotonic()
-                training = Training(Configuration.from_json(order["config"]), device)
+                training = TrainingLoop(Configuration.from_json(order["config"]), device)
                 training.prepare()
                 answer = {"prepare_s": round(time.monotonic() - begin, 3)}
             elif do == "load":

@@ -1,4 +1,4 @@
-"""What a user with one training gets next to a user with ten on one GPU, and what weighing them changes.
+"""Measure what a user with one training gets next to a user with ten on one GPU, and what weights change.
 
     python bench/interference/fairness.py OUT.json [--seconds 5] [--limit-s 120]
 
@@ -31,7 +31,7 @@ READY_S = 40.0
 
 
 @dataclass(frozen=True)
-class Case:
+class FairnessCase:
     """Trainings of two users.
 
     Attributes:
@@ -46,13 +46,15 @@ class Case:
 
 
 CASES = {
-    "one alone": Case(many=None),
-    "ten alone": Case(one=None),
-    "one server": Case(),
-    "a server for each user": Case(own_servers=True),
-    "one server, threads by user: 50 % and ten times 5 %": Case(one={THREADS: "50"}, many={THREADS: "5"}),
-    "one server, threads by job of the ten: 10 %": Case(many={THREADS: "10"}),
-    "one server, the ten at lower priority": Case(many={PRIORITY: "1"}),
+    "one alone": FairnessCase(many=None),
+    "ten alone": FairnessCase(one=None),
+    "one server": FairnessCase(),
+    "a server for each user": FairnessCase(own_servers=True),
+    "one server, threads by user: 50 % and ten times 5 %": FairnessCase(
+        one={THREADS: "50"}, many={THREADS: "5"}
+    ),
+    "one server, threads by job of the ten: 10 %": FairnessCase(many={THREADS: "10"}),
+    "one server, the ten at lower priority": FairnessCase(many={PRIORITY: "1"}),
 }
 
 
@@ -84,7 +86,7 @@ def main() -> int:
     return 0
 
 
-def measured(case: Case, model: str, seconds: float, device: str) -> dict[str, Any]:
+def measured(case: FairnessCase, model: str, seconds: float, device: str) -> dict[str, Any]:
     """Return images per second of each training of a case.
 
     Args:

@@ -1,4 +1,4 @@
-"""How much trainings slow each other by the sum of their SM activity alone.
+"""Print how much trainings slow each other, by the sum of their SM activity alone.
 
     python bench/interference/slowdown_by_activity.py
 

@@ -32,11 +32,7 @@ class Repository(NamedTuple):
 
 
 def repositories(path: Path = LIST) -> Iterator[Repository]:
-    """Yield the repositories of a list.
-
-    Args:
-        path: The list.
-    """
+    """Yield the repositories of a list."""
     for line in path.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             folder, full_name, commit = line.split()

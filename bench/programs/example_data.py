@@ -1,4 +1,4 @@
-"""Tiny data sets in the layouts that packages' own examples read: python bench/programs/example_data.py FOLDER.
+"""Write tiny data sets in the layouts that packages' examples read: python bench/programs/example_data.py FOLDER.
 
 Noise under the names of ImageNet folders, COCO, Pascal VOC, MNIST, Fashion-MNIST, BSDS300, flying chairs, Oxford's
 pets, Cora, WikiText and GLUE's MRPC: 80 MiB, by the standard library alone. Images are PNG whatever their suffix says:
@@ -164,11 +164,7 @@ def below(root: Path, folder: str, name: str) -> None:
 
 
 def sentences(count: int) -> Iterator[str]:
-    """Yield sentences of 5 to 40 words.
-
-    Args:
-        count: How many.
-    """
+    """Yield sentences of 5 to 40 words."""
     draw = random.Random(4)
     for _ in range(count):
         yield " ".join(draw.choices(WORDS, k=draw.randint(5, 40)))
@@ -198,11 +194,7 @@ def texts(root: Path) -> None:
 
 
 def make(root: Path) -> None:
-    """Make all of it.
-
-    Args:
-        root: Folder.
-    """
+    """Make all of it."""
     folders(root / "imagenet")
     coco(root / "coco")
     voc(root / "voc")

@@ -1,4 +1,4 @@
-"""Small data for the later repositories of programs.txt: python bench/programs/further_data.py FOLDER.
+"""Write small data for the later repositories of programs.txt: python bench/programs/further_data.py FOLDER.
 
 Letters of enwik8, clouds of points in the parts of ShapeNet, stacks of confocal images, a corpus in one file, and
 instructions and rated pairs of sentences under the names that fine-tuning programs load. Needs NumPy and h5py.
@@ -71,10 +71,10 @@ def texts(root: Path) -> None:
     """Instructions with answers, and pairs of sentences with a score."""
     said = list(sentences(320))
     pairs = list(zip(said, reversed(said), strict=True))
-    asked = [{"instruction": one, "input": "", "output": two} for one, two in pairs]
+    instructions = [{"instruction": one, "input": "", "output": two} for one, two in pairs]
     scored = [{"sentence1": one, "sentence2": two, "score": n % 6 / 5} for n, (one, two) in enumerate(pairs)]
     files = {
-        "alpaca": (("train",), asked),
+        "alpaca": (("train",), instructions),
         "sentence-transformers/stsb": (("train", "validation", "test"), scored),
     }
     for folder, (splits, rows) in files.items():
@@ -85,11 +85,7 @@ def texts(root: Path) -> None:
 
 
 def make(root: Path) -> None:
-    """Make all of it.
-
-    Args:
-        root: Folder.
-    """
+    """Make all of it."""
     for fill in (letters, words, parts, stacks, texts):
         fill(root)
 

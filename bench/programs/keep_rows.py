@@ -66,11 +66,7 @@ def measured(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def works(row: dict[str, Any]) -> bool:
-    """Tell whether a row holds a result.
-
-    Args:
-        row: Any.
-    """
+    """Tell whether a row holds a result."""
     return "profile" in row or row.get("steps", 0) >= SETTLED_AFTER
 
 

@@ -1,4 +1,4 @@
-"""The lines of programs.txt and settings.txt: how each is started, and the folder it runs in.
+"""Read the lines of programs.txt and settings.txt: how each is started, and the folder it runs in.
 
 A line is `[alone] [cd CLONE &&] [env NAME=VALUE...] [torchrun | -m MODULE] SCRIPT ARGUMENTS`. SCRIPT lies below the
 folder of clones, below CLONE if the program wants to stand in it, or in `bench/`. `alone` keeps other programs off the
@@ -21,7 +21,7 @@ _SHOWN_AS = ("data", "datasets", "Datasets")
 """Names by which programs look for their data."""
 
 
-class Line(NamedTuple):
+class ProgramLine(NamedTuple):
     """One program.
 
     Attributes:
@@ -53,7 +53,7 @@ class Line(NamedTuple):
         return [str(python), *words]
 
 
-def read(path: Path) -> Iterator[Line]:
+def read(path: Path) -> Iterator[ProgramLine]:
     """Yield the programs of a file.
 
     Args:
@@ -65,12 +65,8 @@ def read(path: Path) -> Iterator[Line]:
             yield parsed(text)
 
 
-def parsed(text: str) -> Line:
-    """Return a line's program.
-
-    Args:
-        text: The line.
-    """
+def parsed(text: str) -> ProgramLine:
+    """Return a line's program."""
     alone = text.startswith("alone ")
     text = text.removeprefix("alone ")
     place, _, rest = text.rpartition(" && ")
@@ -81,10 +77,10 @@ def parsed(text: str) -> Line:
             name, _, value = words.pop(1).partition("=")
             variables[name] = value
         del words[0]
-    return Line(text, alone, place.removeprefix("cd ").strip(), variables, tuple(words))
+    return ProgramLine(text, alone, place.removeprefix("cd ").strip(), variables, tuple(words))
 
 
-def lay(line: Line, sources: Path, data: Path | None, folder: Path) -> Path:
+def lay(line: ProgramLine, sources: Path, data: Path | None, folder: Path) -> Path:
     """Make the folder that a program runs in: a copy of its clone, with the data next to it and below; return it.
 
     Args:
@@ -118,14 +114,8 @@ def lay(line: Line, sources: Path, data: Path | None, folder: Path) -> Path:
     return work
 
 
-def variables(line: Line, work: Path, environment: dict[str, str]) -> dict[str, str]:
-    """Return the further variables that a program gets.
-
-    Args:
-        line: The program.
-        work: From `lay`.
-        environment: The variables so far.
-    """
+def variables(line: ProgramLine, work: Path, environment: dict[str, str]) -> dict[str, str]:
+    """Return the further variables that a program gets."""
     home = work.parent.parent / "home"
     search = [
         environment.get("PYTHONPATH", ""),

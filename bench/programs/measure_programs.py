@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "scripts"))
 import lines
 from gpu_campaign.peaks import GATE, WAITING
-from measured_scripts import Gpus, Trial
+from measured_scripts import Gpus, RunningScript
 
 SAMPLED_EVERY_S = 0.003
 PREPARED = 4
@@ -42,7 +42,7 @@ MOST_HISTORY_BYTES = 15 << 20
 """Of a file that comes back."""
 
 
-class Program(Trial):
+class Program(RunningScript):
     """One program that runs."""
 
     def __init__(self, line: lines.Line, options: argparse.Namespace, gpus: tuple[int, ...]) -> None:
@@ -70,11 +70,7 @@ class Program(Trial):
         (self.folder / "gate").touch()
 
     def over(self, now_s: float) -> str:
-        """Tell how it ended; empty while it runs.
-
-        Args:
-            now_s: The time.
-        """
+        """Tell how it ended; empty while it runs."""
         status = self._process.poll()
         if status is not None:
             return "itself" if status == 0 else f"status {status}"
@@ -89,11 +85,7 @@ class Program(Trial):
         return f"no three steps in {longest:.0f} s" if now_s - since > longest else ""
 
     def row(self, ended: str) -> dict[str, Any]:
-        """End it and return what was seen.
-
-        Args:
-            ended: How.
-        """
+        """End it and return what was seen."""
         since = self.admitted_s or self._began_s
         found = super().row(ended) | {"alone": self.entry.alone, "on_gpu_s": round(time.time() - since, 1)}
         if not found.get("steps"):
@@ -115,10 +107,10 @@ class Sampler(threading.Thread):
         """Sample until the program ends."""
         while True:
             with suppress(Exception):
-                held = self._gpus.held()
+                used = self._gpus.used()
                 with self._lock:
                     self.samples += 1
-                    for process, n_bytes in held.items():
+                    for process, n_bytes in used.items():
                         self._highest[process] = max(self._highest.get(process, 0), n_bytes)
             time.sleep(SAMPLED_EVERY_S)
 
@@ -129,7 +121,7 @@ class Sampler(threading.Thread):
         return highest
 
 
-class Gpu:
+class GpuQueue:
     """One GPU: what it runs and what waits for it."""
 
     def __init__(self, index: int, at_once: int) -> None:
@@ -190,7 +182,7 @@ def main() -> None:
     nvml = Gpus()
     sampler = Sampler(nvml)
     sampler.start()
-    gpus = [Gpu(n, options.at_once) for n in range(max(len(nvml.handles), 1))]
+    gpus = [GpuQueue(n, options.at_once) for n in range(max(len(nvml.handles), 1))]
     histories = options.out / f"{options.list.stem}.histories.jsonl.xz"
 
     def close(program: Program, ended: str) -> None:
@@ -210,10 +202,10 @@ def main() -> None:
         for gpu in sorted(gpus, key=lambda gpu: len(gpu.prepared) + len(gpu.running)):
             if waiting and len(gpu.prepared) < PREPARED:
                 gpu.prepared.append(Program(waiting.popleft(), options, (gpu.index,)))
-        held, now_s = sampler.taken(), time.time()
+        used, now_s = sampler.taken(), time.time()
         for gpu in gpus:
             for program in tuple(gpu.running):
-                program.look(held)
+                program.look(used)
                 if ended := program.over(now_s):
                     gpu.running.remove(program)
                     close(program, ended)

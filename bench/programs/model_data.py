@@ -1,4 +1,4 @@
-"""Models with drawn weights for programs that fine-tune: python bench/programs/model_data.py FOLDER.
+"""Write models with random weights for programs that fine-tune: python bench/programs/model_data.py FOLDER.
 
 Each is a folder that `from_pretrained` reads: a Llama of 8 layers, a latent diffusion pipeline of a fifth of Stable
 Diffusion's channels, BERT's small sibling, and the published autoencoder's shape under its name. Needs transformers and
@@ -98,11 +98,7 @@ def _autoencoder(kind, channels: tuple[int, ...], layers: int):  # type: ignore[
 
 
 def make(root: Path) -> None:
-    """Make all of them.
-
-    Args:
-        root: Folder.
-    """
+    """Make all of them."""
     for fill in (llama, bert, autoencoder, diffusion):
         fill(root)
 

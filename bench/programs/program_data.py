@@ -1,4 +1,4 @@
-"""Small data for programs.txt: python bench/programs/program_data.py FOLDER.
+"""Write small data for programs.txt: python bench/programs/program_data.py FOLDER.
 
 Next to what the other modules here make: CelebA with its attributes, shapes as clouds of points, views of a scene, a
 corpus under the names of Penn Treebank, graphs, and weights under the names that torchvision downloads. Needs NumPy,
@@ -124,7 +124,7 @@ def weights(root: Path) -> None:
         ("vgg16", "vgg16-397923af.pth"), ("vgg19", "vgg19-dcbb9e9d.pth"), ("resnet50", "resnet50-0676ba61.pth"),
     ):  # fmt: skip
         torch.save(torchvision.models.get_model(name, weights=None).state_dict(), folder / file)
-    xcit = folder.parent / "facebookresearch_xcit_main"  # DINO asks for the names of its models
+    xcit = folder.parent / "facebookresearch_xcit_main"  # DINO needs the names of its models
     xcit.mkdir(exist_ok=True)
     (xcit / "hubconf.py").touch()
 

@@ -1,7 +1,7 @@
-"""Tables of programs, measured next to their traces: python bench/programs/program_tables.py ROWS [--gpu h100].
+"""Print measured programs next to their traces: python bench/programs/program_tables.py ROWS [--gpu h100].
 
 ROWS are those of keep_rows.py (docs/results/programs.jsonl.xz). "Measured" is what NVML showed of the process at its
-peak. Where cuDNN tries its algorithms (`torch.backends.cudnn.benchmark`), it is what the process held after the trials,
+peak. Where cuDNN tries its algorithms (`torch.backends.cudnn.benchmark`), it is what the process used after the trials,
 and "trials" is their peak: PyTorch gives that memory back, and leaves out what does not fit. "Seconds" are a trace's.
 """
 
@@ -34,7 +34,7 @@ LINE = "| {:72} | {:>8} | {:>6} | {:>6} | {:>12} | {:>6} | {:>6} | {:>7} |"
 HEAD = ("program", "estimate", "booked", "bound", "measured", "error", "trials", "seconds")
 
 
-class Compared(NamedTuple):
+class ComparedProgram(NamedTuple):
     """One program.
 
     Attributes:
@@ -64,17 +64,13 @@ class Compared(NamedTuple):
 
 
 def profile_of(row: dict[str, Any]) -> ModelProfile:
-    """Return the profile of a traced row.
-
-    Args:
-        row: With a profile.
-    """
+    """Return the profile of a traced row."""
     saved = SavedProfile.from_text(json.dumps(row["profile"]), path=row["script"])
     return next(each for each in saved.profiles if each.batch_size == saved.batch_size)
 
 
 def needed_bytes(row: dict[str, Any], *, benchmark: bool) -> int:
-    """Return what a process held at its peak, trials left out.
+    """Return what a process used at its peak, trials left out.
 
     Args:
         row: Measured.
@@ -84,7 +80,7 @@ def needed_bytes(row: dict[str, Any], *, benchmark: bool) -> int:
     return min(peak, row["held_bytes"] + row["outside_bytes"]) if benchmark else peak
 
 
-def compared(measured: dict[str, Any], traced: dict[str, Any], gpu: Gpu) -> Compared:
+def compared(measured: dict[str, Any], traced: dict[str, Any], gpu: Gpu) -> ComparedProgram:
     """Return a program that was measured and traced.
 
     Args:
@@ -94,7 +90,7 @@ def compared(measured: dict[str, Any], traced: dict[str, Any], gpu: Gpu) -> Comp
     """
     profile = profile_of(traced)
     estimated = estimate(profile, gpu=gpu)
-    return Compared(
+    return ComparedProgram(
         name=short(traced["script"]),
         profile=profile,
         estimate_bytes=estimated.estimate_bytes,
@@ -106,7 +102,7 @@ def compared(measured: dict[str, Any], traced: dict[str, Any], gpu: Gpu) -> Comp
     )
 
 
-def estimated(rows: Iterable[dict[str, Any]], gpu: Gpu) -> list[Compared]:
+def estimated(rows: Iterable[dict[str, Any]], gpu: Gpu) -> list[ComparedProgram]:
     """Return the programs that were traced, with what was measured of them.
 
     Args:
@@ -118,44 +114,28 @@ def estimated(rows: Iterable[dict[str, Any]], gpu: Gpu) -> list[Compared]:
     return [compared(seen.get(row["script"], {}), row, gpu) for row in rows if "profile" in row]
 
 
-def both(found: Iterable[Compared]) -> list[Compared]:
-    """Return the programs that were measured and traced.
-
-    Args:
-        found: Those that were traced.
-    """
+def both(found: Iterable[ComparedProgram]) -> list[ComparedProgram]:
+    """Return the programs that were measured and traced."""
     return [each for each in found if each.needed_bytes]
 
 
 def repository(line: str) -> str:
-    """Return the folder of a program's clone.
-
-    Args:
-        line: The program's line.
-    """
+    """Return the folder of a program's clone."""
     program = parsed(line)
     place = program.clone or next(word for word in program.words if "/" in word)
     return place.partition("/")[0]
 
 
 def short(line: str) -> str:
-    """Return a program's line as it stands in the table.
-
-    Args:
-        line: The line.
-    """
+    """Return a program's line as it stands in the table."""
     name = repository(line)
     rest = _OF_NO_USE.sub("", line.rpartition(" && ")[2]).removeprefix(f"{name}/")
     text = f"{name}: {rest}"
     return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
-def table(found: Iterable[Compared]) -> Iterator[str]:
-    """Yield the lines of a table, in MiB.
-
-    Args:
-        found: The programs.
-    """
+def table(found: Iterable[ComparedProgram]) -> Iterator[str]:
+    """Yield the lines of a table, in MiB."""
     yield LINE.format(*HEAD)
     yield "|---|---|---|---|---|---|---|---|"
     for each in found:
@@ -171,12 +151,8 @@ def table(found: Iterable[Compared]) -> Iterator[str]:
         )
 
 
-def figures(found: Sequence[Compared]) -> Iterator[str]:
-    """Yield the figures that the aims are about.
-
-    Args:
-        found: The programs.
-    """
+def figures(found: Sequence[ComparedProgram]) -> Iterator[str]:
+    """Yield the figures that the aims are about."""
     sizes = sorted(abs(each.error) for each in found)
     booked = sum(each.needed_bytes > each.booked_bytes for each in found)
     bound = sum(each.needed_bytes > each.bound_bytes for each in found)

@@ -1,4 +1,4 @@
-"""Tiny data sets and models for training repositories: PYTHON bench/programs/repository_data.py FOLDER.
+"""Write tiny data sets and models for training repositories: PYTHON bench/programs/repository_data.py FOLDER.
 
 What well-known training repositories read beyond the folders of example_data.py: noise under the names of CIFAR,
 token files, pairs of image folders, Carvana's masks, boxes in YOLO's layout, instructions and a time series; and in
@@ -49,10 +49,10 @@ def cifar(root: Path) -> None:
 
     def batch(path: Path, count: int, labels: dict[str, int]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = {"data": draw.integers(0, 256, (count, 3072), dtype=np.uint8)} | {
+        content = {"data": draw.integers(0, 256, (count, 3072), dtype=np.uint8)} | {
             name: [n % classes for n in range(count)] for name, classes in labels.items()
         }
-        path.write_bytes(pickle.dumps(held))
+        path.write_bytes(pickle.dumps(content))
 
     ten, hundred = root / "cifar-10-batches-py", root / "cifar-100-python"
     for n in range(1, 6):
@@ -142,11 +142,7 @@ def instructions(root: Path) -> None:
 
 
 def make(root: Path) -> None:
-    """Make all of it.
-
-    Args:
-        root: Folder.
-    """
+    """Make all of it."""
     cifar(root)
     tokens(root)
     pairs(root)

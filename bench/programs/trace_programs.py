@@ -22,17 +22,12 @@ import lines
 from gpumemnet.estimators.registry import estimate
 from gpumemnet.gpus import gpu_named
 from gpumemnet.tracing.saved.record import SavedProfile
-from gpumemnet.tracing.script.start import Limits, Untraced, run
+from gpumemnet.tracing.script.start import ScriptLimits, Untraced, run
 from gpumemnet.units import MIB
 
 
 def traced(line: lines.Line, options: argparse.Namespace) -> dict[str, Any]:
-    """Return a program's row: its profile or why there is none, and its seconds.
-
-    Args:
-        line: The program.
-        options: Of the command line.
-    """
+    """Return a program's row: its profile or why there is none, and its seconds."""
     with tempfile.TemporaryDirectory() as kept:
         folder = Path(kept)
         work = lines.lay(line, options.sources, options.data, folder)
@@ -44,7 +39,7 @@ def traced(line: lines.Line, options: argparse.Namespace) -> dict[str, Any]:
         found = run(
             line.command(options.python, options.sources),
             environment=environment,
-            limits=Limits(seconds=options.seconds),
+            limits=ScriptLimits(seconds=options.seconds),
         )
         row = {"kind": "traced", "script": line.text, "seconds": round(time.monotonic() - began, 1)}
         os.chdir("/")
@@ -54,12 +49,7 @@ def traced(line: lines.Line, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def shown(row: dict[str, Any], gpu: str) -> str:
-    """Return a row as text.
-
-    Args:
-        row: From `traced`.
-        gpu: Name of the GPU.
-    """
+    """Return a row as text."""
     if "why" in row:
         return f"NOT TRACED after {row['seconds']:.0f} s: {row['script']}: {row['why']}"
     saved = SavedProfile.from_text(json.dumps(row["profile"]), path=row["script"])

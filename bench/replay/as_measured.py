@@ -1,4 +1,4 @@
-"""A trace with the memory that its trainings take on an H200: python -m replay.as_measured TRACE NEW.
+"""Rewrite a trace with its trainings' memory on an H200: python -m replay.as_measured TRACE NEW.
 
 Published traces tell what was seen on an A100 with another release: on an H200 some of their trainings take 1.7 times
 as much, some a third. Who sizes by hand, and the oracle, must know what is true where the replay runs. Workloads that

@@ -1,4 +1,4 @@
-"""Several runs within a budget of GPU time: bench/replay/campaign.sh OUT RUNS --budget-s S [--call-s 580] COMMON ...
+"""Make runs within a budget of GPU time: bench/replay/campaign.sh OUT RUNS --budget-s S [--call-s 580] COMMON ...
 
 RUNS is a file with the options of a run on each line, the most wanted first; COMMON are options that all of them have.
 Each run's length is simulated before anything starts, and the runs are packed into calls of at most CALL_S. One call of
@@ -50,12 +50,7 @@ WORDS = {0: "complete", 3: "cut off"}
 
 
 def results(out: Path, names: Sequence[str]) -> dict[str, bool]:
-    """Return which runs have a result, and whether it is whole.
-
-    Args:
-        out: Folder of results.
-        names: The runs.
-    """
+    """Return which runs have a result, and whether it is whole."""
     found = {}
     for name in names:
         file = out / f"{name}.json"

@@ -1,4 +1,4 @@
-"""Whether every job of a trace can be replayed, without a GPU: python -m replay.check TEXTS TRACE ... [options].
+"""Check without a GPU that all jobs of a trace can be replayed: python -m replay.check TEXTS TRACE ... [options].
 
     PYTHONPATH=bench:. python -m replay.workloads TEXTS $(cut -d, -f3 TRACE.csv | sort -u)    # where torch is
     PYTHONPATH=bench:. .rad/venv/bin/python -m replay.check TEXTS TRACE.csv ... --gpus 2 --compress 60

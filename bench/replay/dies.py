@@ -1,4 +1,4 @@
-"""Children that end when their parent does, however that ends: a run cut off leaves nothing on the GPUs."""
+"""Start child processes that end with their parent: a run cut off leaves nothing on the GPUs."""
 
 from __future__ import annotations
 

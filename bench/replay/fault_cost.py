@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.admin.report.runs import run_record
+from replay.report.runs import run_record
 
 Row = Mapping[str, Any]
 

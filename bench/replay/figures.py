@@ -1,4 +1,4 @@
-"""What a run is worth, in the words of thesis section 6.3.4: a pure function of its jobs and samples."""
+"""Calculate the figures of a run as in thesis section 6.3.4, from its jobs and samples alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run is asked for on the command line, and what it is called."""
+"""Command-line options of a run, and its name."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def run_parser() -> argparse.ArgumentParser:
     parser.add_argument("--stand-in", action="store_true", help="simulated GPUs and trainings that sleep")
     parser.add_argument("--on-cpu", action="store_true", help="simulated GPUs and real trainings on the CPU")
     parser.add_argument("--user", default="nobody", help="the account of the only user")
-    parser.add_argument("--root", type=_absolute, default=Path("/var/tmp/rad-replay"))
+    parser.add_argument("--root", type=_absolute, default=Path("/var/tmp/replay"))
     parser.add_argument("--venv", type=Path, default=Path(sys.prefix), help="where our package is installed")
     parser.add_argument(
         "--python", default=os.environ.get("RAD_TORCH_PYTHON", "python3"), help="a Python that has torch"

@@ -1,4 +1,4 @@
-"""Which runs are made in which call: pure."""
+"""Distribute runs over calls of limited length; pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a trace to jobs: when each is submitted, its steps, the pace of its loader, the limit it asks for."""
+"""Turn a trace into jobs: submission time, number of steps, pace of the loader, requested limit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from slurm_plugin.simulate.traces.users import dealt
 from slurm_plugin.simulate.traces.workloads import load_of, measured
 
 UNKNOWN_STEP_S = 0.04
-"""Of a workload that was never measured: the median of those that were. Only who does not train may take it."""
+"""Of a workload that was never measured: the median of those that were. Only a job that does not train may take it."""
 START_UP_S = 20.0
 """What a limit allows for start-up, which is not compressed."""
 LEAST_STEPS = 5
@@ -41,7 +41,7 @@ class Planned:
         kernel_s: How long one of them takes, on average.
         exchanges_per_s: Gradients that its GPUs hand over meanwhile, one by one, each second.
         memory_mib: Peak on each GPU, as the trace says.
-        limit_min: What its user asks for as --time, in Slurm's minutes.
+        limit_min: What its user requests as --time, in Slurm's minutes.
         measured: Whether its step was measured, on so many GPUs; else it is not known how long its steps would take.
         user: Its user, from 1.
         faults: Whether it does not train but writes to an impossible address, which ends all jobs on its MPS server.
@@ -98,7 +98,7 @@ def plan(
         one_by_one: Whether GPUs of one job hand each gradient over by itself.
         users: To how many users the jobs are dealt out; None: those that the trace names, else as users.py says.
         seed: Of the deal.
-        faulty: Every so many'th job of the first user that asks for one GPU faults; None: no job does.
+        faulty: Every so many'th job of the first user that requests one GPU faults; None: no job does.
 
     Raises:
         ConfigError: The trace cannot be read.

@@ -1,4 +1,4 @@
-"""How each policy asks Slurm for its GPUs, and what of RAD runs meanwhile."""
+"""Define how jobs request GPUs under each policy, and which parts of RAD run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ESTIMATES = (*ESTIMATORS, "faketensor", "oracle", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class ReplayPolicy:
     """One way to give jobs their GPUs.
 
     Attributes:
@@ -35,13 +35,13 @@ class Policy:
 
 
 POLICIES = {
-    "whole": Policy(with_rad=False),
-    "hand": Policy(with_rad=False, shared=True),
-    "hand-mps": Policy(with_rad=False, shared=True, mps=True),
-} | {name: Policy(placement=name) for name in ("exclusive", "round_robin", "magm", "lug", "mug")}
+    "whole": ReplayPolicy(with_rad=False),
+    "hand": ReplayPolicy(with_rad=False, shared=True),
+    "hand-mps": ReplayPolicy(with_rad=False, shared=True, mps=True),
+} | {name: ReplayPolicy(placement=name) for name in ("exclusive", "round_robin", "magm", "lug", "mug")}
 
 
-def rad_toml(policy: Policy, estimates: str) -> tuple[str, ...]:
+def rad_toml(policy: ReplayPolicy, estimates: str) -> tuple[str, ...]:
     """Return the lines of the partition in rad.toml."""
     lines = [f'policy = "{policy.placement}"']
     # Without an estimator a job is shared all the same, where free_min_mib are free (thesis section 6.2.2).
@@ -49,12 +49,12 @@ def rad_toml(policy: Policy, estimates: str) -> tuple[str, ...]:
 
 
 def alone(job: Planned) -> list[str]:
-    """Return the lines that a user writes after a message that his job needs more than one GPU has."""
+    """Return the lines that a user writes after a message that the job needs more than one GPU has."""
     return [f"#SBATCH --gpus={job.gpus}", "#RAD policy=exclusive"]
 
 
 def directives(
-    job: Planned, policy: Policy, estimates: str, texts: Path, known: Mapping[str, Any]
+    job: Planned, policy: ReplayPolicy, estimates: str, texts: Path, known: Mapping[str, Any]
 ) -> list[str]:
     """Return the #SBATCH and #RAD lines that ask for a job's GPUs.
 

@@ -1,4 +1,4 @@
-"""How long a run will take, simulated before it is made."""
+"""Predict the duration of a run by simulation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from slurm_plugin.simulate.cluster import PARTITION
 from slurm_plugin.simulate.engine import Engine
 from slurm_plugin.simulate.jobs import Baseline
 from slurm_plugin.simulate.metrics import metrics
-from slurm_plugin.simulate.question import Estimates, Question
+from slurm_plugin.simulate.question import Estimates, SimulationQuestion
 from slurm_plugin.simulate.scenario import scenario
 
 START_UP_S = 1.0
@@ -51,9 +51,6 @@ class Prediction:
 def predict(options: argparse.Namespace) -> Prediction:
     """Return what is expected of a run.
 
-    Args:
-        options: Of `replay.options.run_parser`.
-
     Raises:
         ConfigError: The trace cannot be read, or a setting is wrong.
     """
@@ -70,11 +67,11 @@ def predict(options: argparse.Namespace) -> Prediction:
     )
 
 
-def _question(options: argparse.Namespace) -> Question:
+def _question(options: argparse.Namespace) -> SimulationQuestion:
     policy, users = POLICIES[options.policy], dealt_of(options)
     baseline: Baseline = "rad" if policy.with_rad else "hand" if policy.shared else "whole"
     known: dict[str, Estimates] = {"oracle": "oracle", "none": "none"}
-    return Question(
+    return SimulationQuestion(
         trace=options.trace,
         nodes=1,
         gpus_per_node=options.gpus,

@@ -1,4 +1,4 @@
-"""One run: python -m replay.run OUT --trace T --policy P [--estimates E] [--compress C] [--stand-in].
+"""Make one run: python -m replay.run OUT --trace T --policy P [--estimates E] [--compress C] [--stand-in].
 
 Starts a private Slurm over this machine's GPUs (or over simulated GPUs), submits the trace's jobs when their time has
 come, waits until they have ended or the time is up, and writes OUT/NAME.json. A run that is there already is not made
@@ -27,7 +27,7 @@ from replay.options import COPIES, min_age_reserve_s, name_of, run_parser
 from replay.plan import Planned, plan, unmeasured
 from replay.policies import POLICIES, alone, directives
 from replay.stage import CHECKOUT, NODE, Stage
-from replay.stuck import Patience
+from replay.stuck import Patience, without_mps
 from replay.users import dealt_of
 from replay.watch import Watch
 from slurm_plugin.core.files.atomic import replace_file
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def shards_of(fields: Mapping[str, str]) -> int:
-    """Return the shards that a job asks for of each of its GPUs; 0 if it asks for none.
+    """Return the shards that a job requests of each of its GPUs; 0 if it requests none.
 
     Args:
         fields: The job, as `scontrol show job` has it.
@@ -79,8 +79,8 @@ def shards_of(fields: Mapping[str, str]) -> int:
     >>> shards_of({"TresPerNode": "gres/shard:h200:35"}), shards_of({"TresPerTask": "cpu=1,gres/shard=14"})
     (35, 14)
     """
-    asked = ",".join(fields.get(name, "") for name in ("TresPerNode", "TresPerJob", "TresPerTask"))
-    found = SHARDS.search(asked)
+    requested = ",".join(fields.get(name, "") for name in ("TresPerNode", "TresPerJob", "TresPerTask"))
+    found = SHARDS.search(requested)
     return int(found.group(1)) if found else 0
 
 
@@ -170,6 +170,7 @@ class Replay:
             self.stage.end_faults()
             self.seen = slurm.all_fields()
             self.stuck = patience.lost(time.monotonic(), self.seen, watch.active)
+            self.stuck = self.stuck or without_mps(self.stage.place.log / "prolog.log")
             if self.stuck:
                 self._say(self.stuck)
                 return True

@@ -11,7 +11,7 @@ checkout=$(cd "$(dirname "$0")/../.." && pwd) || exit 1
 export RAD_TORCH_PYTHON=${RAD_TORCH_PYTHON:-$(command -v python3)} PYTHONUNBUFFERED=1
 export PYTHONPATH=$checkout/bench:$checkout
 case " $* " in
-*" --stand-in "* | *" --on-cpu "* | *" --plan "* | *" --compressions "*) venv=$checkout/.rad/venv ;;
+*" --help "* | *" --stand-in "* | *" --on-cpu "* | *" --plan "* | *" --compressions "*) venv=$checkout/.rad/venv ;;
 *)
     venv=${RAD_VENV:-/opt/rad/venv}
     export venv debs=${RAD_DEBS:+$(realpath "$RAD_DEBS")}

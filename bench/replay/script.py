@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import torch
-from gpu_campaign.training import Training
+from gpu_campaign.training import TrainingLoop
 
 from gpumemnet.learning.dataset.config import Configuration
 from replay.workloads import config_of
@@ -14,7 +14,7 @@ from replay.workloads import config_of
 def main() -> None:
     """Train until ended."""
     config, _ = config_of(sys.argv[1])
-    training = Training(Configuration.from_json(config), torch.device("cuda"))
+    training = TrainingLoop(Configuration.from_json(config), torch.device("cuda"))
     training.prepare()
     training.load()
     while True:

@@ -1,4 +1,4 @@
-"""What a run stands on: a private Slurm over real or simulated GPUs, MPS as a site has it, the server of trainings."""
+"""Set up what a run needs: a private Slurm over real or simulated GPUs, MPS as at a site, the server of trainings."""
 
 from __future__ import annotations
 
@@ -119,11 +119,7 @@ class Stage:
             process.wait()
 
     def _describe(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return what is known of workloads, their texts made beforehand or now, by a Python that has torch.
-
-        Args:
-            names: The workloads.
-        """
+        """Return what is known of workloads, their texts made beforehand or now, by a Python that has torch."""
         self.texts.mkdir(exist_ok=True)
         made = self.texts / "workloads.json"
         if self.options.stand_in:

@@ -1,11 +1,13 @@
-"""Whether a run is stuck: slow is not stuck, and only what is stuck is worth stopping early."""
+"""Detect runs not worth finishing: stuck ones (slow is not stuck), and those whose shared jobs lack MPS."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from lab.jobs import ENDED
+from slurm_plugin.core.logs.events import EventKind
 
 PATIENCE_S = 60.0
 """Hooks, backfill and a training's first step all take less."""
@@ -45,6 +47,20 @@ class Patience:
             f"{job.get('JobName')} {job.get('JobState')} {job.get('Reason')}" for job in left.values()
         )
         return f"nothing has happened for {now_s - self._alive_s:.0f} s: {reported}"
+
+
+def without_mps(prolog_log: Path) -> str:
+    """Return the first line of a Prolog's log that says that a job runs without MPS; "" if there is none.
+
+    Such a run would be compared with others in which MPS ran.
+
+    Args:
+        prolog_log: The log; it need not exist yet.
+    """
+    if not prolog_log.exists():
+        return ""
+    lines = prolog_log.read_text(errors="replace").splitlines()
+    return next((line for line in lines if f" {EventKind.WITHOUT_MPS}: " in line), "")
 
 
 def _waits_for_its_time(job: Fields) -> bool:

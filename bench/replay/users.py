@@ -1,4 +1,4 @@
-"""Whose jobs a replay's are: the trace's own users, or as many as asked for, which a seed deals the jobs out to."""
+"""Assign a replay's jobs to users: the trace's own, or as many as requested, to which a seed deals them out."""
 
 from __future__ import annotations
 

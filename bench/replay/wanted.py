@@ -1,4 +1,4 @@
-"""The runs that are wanted: read from a file, refused where they could not be true to their trace."""
+"""Read the list of runs to make, and reject those that cannot be true to their trace."""
 
 from __future__ import annotations
 

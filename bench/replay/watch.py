@@ -1,4 +1,4 @@
-"""Memory, SM activity and power of every GPU over time, seen from outside: neither Slurm nor our hooks are asked."""
+"""Sample memory, SM activity and power of every GPU from outside: neither Slurm nor RAD's hooks are queried."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Watch:
         self.times_s: list[float] = []
         self.gpus: list[dict[str, Any]] = []
         self.peaks_mib: dict[int, int] = {}
-        """Most that a job held on one GPU, by Slurm's id."""
+        """Most that a job used on one GPU, by Slurm's id."""
         self.active = True
         """Whether any GPU computed at the last look; so is one whose activity cannot be read."""
 
@@ -76,9 +76,9 @@ class Watch:
                 device["energy_j"] = round(gpu.counters.energy_j - first_j, 1)
             elif self.times_s and watts is not None:
                 device["energy_j"] = round(device["energy_j"] + watts * (now_s - self.times_s[-1]), 1)
-            held = [(job_of(process.pid), process.memory_bytes or 0) for process in gpu.processes]
-            jobs = {key[0] for key, _ in held if key is not None}
-            for key, memory_bytes in held:
+            used = [(job_of(process.pid), process.memory_bytes or 0) for process in gpu.processes]
+            jobs = {key[0] for key, _ in used if key is not None}
+            for key, memory_bytes in used:
                 if key is not None:
                     self.peaks_mib[key[0]] = max(self.peaks_mib.get(key[0], 0), to_mib_up(memory_bytes))
             device["used_mib"].append(to_mib_up(gpu.memory_used_bytes))

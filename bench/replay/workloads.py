@@ -1,4 +1,4 @@
-"""What the workloads of a trace train, from the plan of the measurements alone; and their models' texts."""
+"""Look up what the workloads of a trace train, in the plan of the measurements, and write their models' texts."""
 
 from __future__ import annotations
 

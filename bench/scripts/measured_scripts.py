@@ -63,7 +63,7 @@ class Gpus:
         except Exception as exc:  # noqa: BLE001 - without it there is still what PyTorch says
             print(f"no NVML: {type(exc).__name__}: {exc}", file=sys.stderr)
 
-    def held(self) -> dict[int, int]:
+    def used(self) -> dict[int, int]:
         """Return the bytes that each process holds on the GPU where it holds most."""
         found: dict[int, int] = {}
         for handle in self.handles:
@@ -73,13 +73,7 @@ class Gpus:
 
 
 def holds(process: int, name: str, value: str) -> bool:
-    """Tell whether a process was started with a variable of that value.
-
-    Args:
-        process: Its id.
-        name: Of the variable.
-        value: Its value.
-    """
+    """Tell whether a process was started with a variable of that value."""
     try:
         return f"{name}={value}".encode() in Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -87,19 +81,14 @@ def holds(process: int, name: str, value: str) -> bool:
 
 
 def end(name: str, value: str) -> None:
-    """End all processes that were started with a variable of that value, but not this one.
-
-    Args:
-        name: Of the variable.
-        value: Its value.
-    """
+    """End all processes that were started with a variable of that value, but not this one."""
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid() and holds(int(entry), name, value):
             with suppress(OSError):
                 os.kill(int(entry), signal.SIGKILL)
 
 
-class Trial:
+class RunningScript:
     """One script that runs."""
 
     def __init__(self, line: str, python: Path, gpus: Sequence[int]) -> None:
@@ -147,24 +136,20 @@ class Trial:
         """Return the words that start it."""
         return command(self.line, python)
 
-    def look(self, held: dict[int, int]) -> None:
+    def look(self, used: dict[int, int]) -> None:
         """Take the highest reading of each of its processes.
 
         Args:
-            held: By all processes of the machine, in bytes.
+            used: By all processes of the machine, in bytes.
         """
-        for process in held.keys() - self._mine.keys():
+        for process in used.keys() - self._mine.keys():
             self._mine[process] = holds(process, FOLDER, str(self.folder))
-        for process, n_bytes in held.items():
+        for process, n_bytes in used.items():
             if self._mine[process]:
                 self._peaks[process] = max(self._peaks.get(process, 0), n_bytes)
 
     def over(self, now_s: float) -> str:
-        """Tell how it ended; empty while it runs.
-
-        Args:
-            now_s: The time.
-        """
+        """Tell how it ended; empty while it runs."""
         status = self._process.poll()
         if status is not None:
             return "itself" if status == 0 else f"status {status}"
@@ -174,11 +159,7 @@ class Trial:
         return f"no three steps in {LONGEST_S:.0f} s" if now_s - self._began_s > LONGEST_S else ""
 
     def row(self, ended: str) -> dict[str, Any]:
-        """End it and return what was seen.
-
-        Args:
-            ended: How.
-        """
+        """End it and return what was seen."""
         end(FOLDER, str(self.folder))
         self._process.kill()
         self._process.wait()
@@ -219,7 +200,7 @@ class Trial:
         return notes
 
 
-def free(running: list[Trial], n_gpus: int, at_once: int, wanted: int) -> Sequence[int]:
+def free(running: list[RunningScript], n_gpus: int, at_once: int, wanted: int) -> Sequence[int]:
     """Return the GPUs for a script: those with the fewest; empty while none is free.
 
     Args:
@@ -242,7 +223,6 @@ def main() -> None:
     parser.add_argument("--python", default=sys.executable, help="of an environment with all packages")
     parser.add_argument("--seconds", type=float, default=240.0, help="all of it may take")
     parser.add_argument("--at-once", type=int, default=5, help="scripts on each GPU")
-    parser.add_argument("--no-traces", action="store_true", help="measure alone")
     parser.add_argument("scripts", nargs="*", help="only those whose line holds one of these words")
     options = parser.parse_args()
     ends_s = time.time() + options.seconds
@@ -256,11 +236,10 @@ def main() -> None:
         if not options.scripts or any(word in line for word in options.scripts)
     ]
     waiting = [line for line in chosen if ranks(line) <= n_gpus]
-    running: list[Trial] = []
+    running: list[RunningScript] = []
     os.environ[STARTED] = str(os.getpid())
     tracers = multiprocessing.get_context("fork").Pool(TRACERS)
-    to_trace = () if options.no_traces else chosen
-    tracing = [tracers.apply_async(traced, (each, python, LONGEST_S)) for each in to_trace]
+    tracing = [tracers.apply_async(traced, (each, python, LONGEST_S)) for each in chosen]
 
     def write(row: dict[str, Any]) -> None:
         with (options.out / "scripts.jsonl").open("a", encoding="utf-8") as file:
@@ -273,10 +252,10 @@ def main() -> None:
             place = free(running, n_gpus, options.at_once, ranks(line))
             if place:
                 waiting.remove(line)
-                running.append(Trial(line, python, place))
-        held = gpus.held()
+                running.append(RunningScript(line, python, place))
+        used = gpus.used()
         for trial in tuple(running):
-            trial.look(held)
+            trial.look(used)
             ended = trial.over(time.time())
             if ended:
                 running.remove(trial)

@@ -1,4 +1,4 @@
-"""How near traced scripts come to their measured peaks: python bench/scripts/script_errors.py ROWS... [--gpu h200].
+"""Compare traced scripts with their measured peaks: python bench/scripts/script_errors.py ROWS... [--gpu h200].
 
 ROWS hold the lines of bench/scripts/measured_scripts.py and bench/scripts/traced_scripts.py --rows; of two traces of a
 script the later counts, so that a file made again stands behind the one of the measuring. Measured is what NVML showed
@@ -28,7 +28,7 @@ WITHIN = 0.05
 LINE = "| {:46} | {:>8} | {:>6} | {:>6} | {:>9} | {:>6} |"
 
 
-class Compared(NamedTuple):
+class ComparedScript(NamedTuple):
     """One script.
 
     Attributes:
@@ -61,7 +61,7 @@ def read(paths: Iterable[Path]) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
 
 
-def compared(rows: Iterable[dict[str, Any]], gpu: Gpu) -> tuple[list[Compared], dict[str, str]]:
+def compared(rows: Iterable[dict[str, Any]], gpu: Gpu) -> tuple[list[ComparedScript], dict[str, str]]:
     """Return the scripts that were traced and measured, and why others were not.
 
     Args:
@@ -81,7 +81,7 @@ def compared(rows: Iterable[dict[str, Any]], gpu: Gpu) -> tuple[list[Compared], 
             profile = next(p for p in saved.profiles if p.batch_size == saved.batch_size)
             reported = estimate(profile, gpu=gpu)
             found.append(
-                Compared(
+                ComparedScript(
                     script=script,
                     measured_bytes=measured["process_peak_bytes"],
                     traced_bytes=reported.estimate_bytes,
@@ -92,12 +92,8 @@ def compared(rows: Iterable[dict[str, Any]], gpu: Gpu) -> tuple[list[Compared], 
     return found, missing
 
 
-def table(found: Iterable[Compared]) -> Iterator[str]:
-    """Yield the lines of a table.
-
-    Args:
-        found: The scripts.
-    """
+def table(found: Iterable[ComparedScript]) -> Iterator[str]:
+    """Yield the lines of a table."""
     yield LINE.format("script", "measured", "traced", "error", "allocator", "bound")
     yield "|---|---|---|---|---|---|"
     for each in found:

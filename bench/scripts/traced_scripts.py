@@ -22,7 +22,7 @@ from training_scripts import SCRIPTS, WAYS, command
 
 from gpumemnet.estimators.registry import estimate
 from gpumemnet.tracing.saved.record import SavedProfile
-from gpumemnet.tracing.script.start import Limits, Untraced, run
+from gpumemnet.tracing.script.start import ScriptLimits, Untraced, run
 from gpumemnet.units import MIB
 
 
@@ -37,7 +37,7 @@ def traced(line: str, python: Path, seconds: float) -> dict[str, Any]:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        found = run(command(line, python), environment=os.environ, limits=Limits(seconds=seconds))
+        found = run(command(line, python), environment=os.environ, limits=ScriptLimits(seconds=seconds))
         os.chdir("/")
     row = {"kind": "traced", "script": line, "seconds": round(time.monotonic() - began, 1)}
     if isinstance(found, Untraced):
@@ -47,11 +47,7 @@ def traced(line: str, python: Path, seconds: float) -> dict[str, Any]:
 
 
 def shown(row: dict[str, Any]) -> str:
-    """Return a row as a line.
-
-    Args:
-        row: From `traced`.
-    """
+    """Return a row as a line."""
     took = f"{row['seconds']:.0f} s"
     if "why" in row:
         return f"{row['script']:46} NOT TRACED after {took}: {row['why']}"

@@ -1,4 +1,4 @@
-"""Which scripts of bench/scripts/samples/ are traced and measured, and how each is started."""
+"""List the scripts of bench/scripts/samples/ that are traced and measured, and how each is started."""
 
 from __future__ import annotations
 
@@ -44,11 +44,7 @@ RANKS = {"ddp_loop.py": 2, "fsdp_loop.py": 2}
 
 
 def ranks(line: str) -> int:
-    """Return how many GPUs a script trains on.
-
-    Args:
-        line: One of the lists above.
-    """
+    """Return how many GPUs a script trains on."""
     return RANKS.get(line.split()[0], 1)
 
 

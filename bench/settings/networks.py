@@ -1,4 +1,4 @@
-"""The networks that bench/settings/train.py trains: what a setting of PyTorch may change is mostly in convolutions."""
+"""Networks that bench/settings/train.py trains, mostly convolutional: there PyTorch's settings matter most."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def wide_resnet() -> nn.Module:
     return nn.Sequential(*layers, *end, nn.Linear(before, 10))
 
 
-class UNet(nn.Module):
+class RonnebergerUNet(nn.Module):
     """A U-Net of two or three dimensions (Ronneberger and others 2015)."""
 
     def __init__(self, dimensions: int, width: int, levels: int, classes: int) -> None:
@@ -254,8 +254,8 @@ NETWORKS: dict[str, Network] = {
     "inception_v3": torchvision_model("inception_v3", 299, aux_logits=False, init_weights=False),
     "vit_b_16": torchvision_model("vit_b_16"),
     "wide_resnet28_10": Network(wide_resnet, images(32, 10)),
-    "unet": Network(lambda: UNet(2, 64, 4, 21), maps(256, 2, 21)),
-    "unet3d": Network(lambda: UNet(3, 32, 3, 4), maps(64, 3, 4)),
+    "unet": Network(lambda: RonnebergerUNet(2, 64, 4, 21), maps(256, 2, 21)),
+    "unet3d": Network(lambda: RonnebergerUNet(3, 32, 3, 4), maps(64, 3, 4)),
     "deeplabv3": Network(_deeplab, maps(256, 2, 21), _segmented),
     "video": Network(_video, lambda n: (torch.randn(n, 3, 16, 112, 112), torch.randint(0, 400, (n,)))),
     "wavenet": Network(WaveNet, signals),

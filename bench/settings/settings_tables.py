@@ -1,7 +1,7 @@
-"""What PyTorch settings change: python bench/settings/settings_tables.py docs/results/settings.jsonl.xz.
+"""Print what PyTorch settings change: python bench/settings/settings_tables.py docs/results/settings.jsonl.xz.
 
 Rows are those of measure_programs.py for settings.txt, packed by keep_rows.py. Of each network: the process' peak
-without the flag, what the process held with it once the trials were over, and the trials' own peak. Of other settings:
+without the flag, what the process used with it once the trials were over, and the trials' own peak. Of other settings:
 how far the process' peak moved.
 """
 
@@ -40,7 +40,7 @@ class Pair(NamedTuple):
         batch_size: Its batch.
         mixed: Whether it trains in AMP, channels last.
         plain_bytes: The process' peak without the flag.
-        held_bytes: What it held with the flag after the trials.
+        tried_bytes: What it used with the flag after the trials.
         trials_bytes: Its peak with the flag.
     """
 
@@ -48,13 +48,13 @@ class Pair(NamedTuple):
     batch_size: int
     mixed: bool
     plain_bytes: int
-    held_bytes: int
+    tried_bytes: int
     trials_bytes: int
 
     @property
     def change(self) -> float:
         """What the flag changed, as a share of the peak without it."""
-        return self.held_bytes / self.plain_bytes - 1
+        return self.tried_bytes / self.plain_bytes - 1
 
     @property
     def trials(self) -> float:
@@ -63,11 +63,7 @@ class Pair(NamedTuple):
 
 
 def pairs(rows: Iterable[dict[str, Any]]) -> Iterator[Pair]:
-    """Yield the networks that were measured in both ways.
-
-    Args:
-        rows: Packed ones.
-    """
+    """Yield the networks that were measured in both ways."""
     measured = {row["script"]: row for row in rows if row["kind"] == "measured" and works(row)}
     for line, plain in sorted(measured.items()):
         tried = measured.get(line + FLAG)
@@ -79,7 +75,7 @@ def pairs(rows: Iterable[dict[str, Any]]) -> Iterator[Pair]:
             batch_size=int(words[3]),
             mixed="amp" in words,
             plain_bytes=plain["process_peak_bytes"],
-            held_bytes=needed_bytes(tried, benchmark=True),
+            tried_bytes=needed_bytes(tried, benchmark=True),
             trials_bytes=tried["process_peak_bytes"],
         )
 
@@ -99,11 +95,7 @@ class Change(NamedTuple):
 
 
 def changes(rows: Iterable[dict[str, Any]]) -> Iterator[Change]:
-    """Yield what other settings change, of each network that was measured with them and without.
-
-    Args:
-        rows: Packed ones.
-    """
+    """Yield what other settings change, of each network that was measured with them and without."""
     measured = {row["script"]: row for row in rows if row["kind"] == "measured" and works(row)}
     for line, row in sorted(measured.items()):
         found = [one["variable"] or one["option"] for one in _SETTING.finditer(line)]
@@ -115,11 +107,7 @@ def changes(rows: Iterable[dict[str, Any]]) -> Iterator[Change]:
 
 
 def by_setting(found: Iterable[Change]) -> Iterator[str]:
-    """Yield the lines of a table: what each setting changes, and in which network most.
-
-    Args:
-        found: The changes.
-    """
+    """Yield the lines of a table: what each setting changes, and in which network most."""
     yield "| setting | networks | least | median | most | of |"
     yield "|---|---|---|---|---|---|"
     members: dict[str, list[Change]] = {}
@@ -133,11 +121,7 @@ def by_setting(found: Iterable[Change]) -> Iterator[str]:
 
 
 def table(found: Iterable[Pair]) -> Iterator[str]:
-    """Yield the lines of a table, in MiB.
-
-    Args:
-        found: The networks.
-    """
+    """Yield the lines of a table, in MiB."""
     yield LINE.format("network", "batch", "without", "with", "change", "trials", "change")
     yield "|---|---|---|---|---|---|---|"
     for each in found:
@@ -145,7 +129,7 @@ def table(found: Iterable[Pair]) -> Iterator[str]:
             each.network,
             each.batch_size,
             round(each.plain_bytes / MIB),
-            round(each.held_bytes / MIB),
+            round(each.tried_bytes / MIB),
             f"{each.change:+.1%}",
             round(each.trials_bytes / MIB),
             f"{each.trials:+.0%}",
@@ -166,22 +150,14 @@ def spread(name: str, changes: Sequence[float]) -> str:
 
 
 def kinds(found: Iterable[Pair]) -> dict[str, list[Pair]]:
-    """Return the networks by precision and memory format.
-
-    Args:
-        found: The networks.
-    """
+    """Return the networks by precision and memory format."""
     found = list(found)
     names = (("fp32", False), ("AMP, channels last", True))
     return {name: [each for each in found if each.mixed == mixed] for name, mixed in names}
 
 
 def summary(found: Iterable[Pair]) -> Iterator[str]:
-    """Yield the lines of a table of what the flag changes.
-
-    Args:
-        found: The networks.
-    """
+    """Yield the lines of a table of what the flag changes."""
     yield "| change by the flag | networks | median | P5 | P95 | largest |"
     yield "|---|---|---|---|---|---|"
     for name, members in kinds(found).items():

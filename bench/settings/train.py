@@ -1,4 +1,4 @@
-"""A plain training of one network under one setting of PyTorch: python bench/settings/train.py NETWORK [OPTIONS].
+"""Train one network under one setting of PyTorch: python bench/settings/train.py NETWORK [OPTIONS].
 
 It knows nothing of RAD: `bench/scripts/measured_scripts.py` measures it and `rad-estimate -- python ...` traces it, as
 any other script. Networks are of torchvision and of networks.py next to this, with drawn weights; one batch of noise

@@ -1,4 +1,4 @@
-"""One MPS server for a user, an account or a GPU, with 2 to 100 users: a table of simulated figures.
+"""Compare by simulation one MPS server for a user, an account or a GPU, with 2 to 100 users.
 
     PYTHONPATH=bench:. python bench/simulation/many_users.py TRACE ...
 
@@ -25,7 +25,7 @@ from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.records.submission import ServerScope
 from slurm_plugin.simulate.engine import Engine
 from slurm_plugin.simulate.metrics import metrics
-from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.question import SimulationQuestion
 from slurm_plugin.simulate.result import Result
 from slurm_plugin.simulate.scenario import scenario
 
@@ -69,7 +69,7 @@ def uneven(rows: Rows) -> Rows:
     ]
 
 
-def run(question: Question) -> Result:
+def run(question: SimulationQuestion) -> Result:
     """Return a simulation's result."""
     found = scenario(question)
     return Engine(found.cluster, found.jobs).run()
@@ -83,7 +83,7 @@ def slowdowns_of(result: Result, kind: str) -> Iterator[float]:
 
 
 def by_users(
-    questions: Sequence[Question], numbers: Sequence[int], key: str, values: Sequence[object]
+    questions: Sequence[SimulationQuestion], numbers: Sequence[int], key: str, values: Sequence[object]
 ) -> None:
     """Print the table by number of users and value of a setting."""
     print(f"| users | `{key}` | makespan | mean completion | P95 slowdown |\n|---|---|---|---|---|")
@@ -102,7 +102,7 @@ def by_users(
             print(f"| {users} | {value} | " + " | ".join(f"{mean:.2f}" for mean in means) + " |", flush=True)
 
 
-def by_jobs(questions: Sequence[Question]) -> None:
+def by_jobs(questions: Sequence[SimulationQuestion]) -> None:
     """Print how slow jobs of users with one and with MANY jobs are."""
     print(f"\n| `mps_server` | jobs of users with one job | with {MANY} jobs |\n|---|---|---|")
     for scope in OWN_OR_SHARED:
@@ -133,8 +133,8 @@ def main() -> None:
     traces = [*given, *(drawn(seed, known) for seed in DRAWN)]
     with tempfile.TemporaryDirectory() as folder:
 
-        def asked(name: str, rows: Rows) -> Question:
-            return Question(
+        def question_of(name: str, rows: Rows) -> SimulationQuestion:
+            return SimulationQuestion(
                 trace=write_rows(rows, Path(folder, f"{name}.csv")),
                 nodes=1,
                 gpus_per_node=options.gpus,
@@ -144,12 +144,12 @@ def main() -> None:
                 min_age_reserve_s=14_400.0,
             )
 
-        even = [asked(f"even{k}", rows) for k, rows in enumerate(traces)]
+        even = [question_of(f"even{k}", rows) for k, rows in enumerate(traces)]
         if options.compute_overcommit:
             by_users(even, options.users, "compute_overcommit", options.compute_overcommit)
             return
         by_users(even, options.users, "mps_server", SCOPES)
-        by_jobs([asked(f"uneven{k}", uneven(rows)) for k, rows in enumerate(traces)])
+        by_jobs([question_of(f"uneven{k}", uneven(rows)) for k, rows in enumerate(traces)])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Compare replays on real GPUs with their simulation.
 
-    PYTHONPATH=. python bench/simulation/replayed.py RUN.json ...
+    PYTHONPATH=bench:. python bench/simulation/replayed.py RUN.json ...
 
 Each job is simulated as it was replayed: when it came, its loader, its memory, its limit, and what it booked of a GPU
 in that run. How long it takes to its first step, and from there, is what it took in the run with whole GPUs of the same
@@ -25,19 +25,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from replay.report.runs import run_record
+
 from lab.config import shards_of
-from slurm_plugin.admin.report.runs import run_record
 from slurm_plugin.core.booking.size import compute_shards
 from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.placement.servers import server_key
+from slurm_plugin.core.placement.server_keys import server_key
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import from_mib, shards_for
-from slurm_plugin.simulate.cluster import PARTITION, Cluster
+from slurm_plugin.simulate.cluster import PARTITION, SimulatedCluster
 from slurm_plugin.simulate.engine import Engine
 from slurm_plugin.simulate.gpus.interference import Load
 from slurm_plugin.simulate.metrics import metrics
-from slurm_plugin.simulate.progress import Job
+from slurm_plugin.simulate.progress import SimulatedJob
 from slurm_plugin.simulate.result import Result
 from slurm_plugin.simulate.traces.job import TraceJob
 from slurm_plugin.simulate.traces.users import FIRST_USER_ID
@@ -130,7 +131,7 @@ def paces_s(run: Run) -> list[float]:
                 for gpu in one["gpus"].split(","):
                     spans.setdefault(gpu, []).append((one["called_s"], one["end_s"]))
     waits = [
-        later[0] - earlier[1] for held in map(sorted, spans.values()) for earlier, later in pairwise(held)
+        later[0] - earlier[1] for taken in map(sorted, spans.values()) for earlier, later in pairwise(taken)
     ]
     # A GPU that was empty for longer was kept for a job of two GPUs.
     longest_s = LONGEST_PACE * statistics.median(waits or [0.0])
@@ -162,7 +163,7 @@ def simulated(run: Run, whole: Run, draw: int = 0) -> Result:
     if managed:
         recovery = run["settings"].get("recovery", '"exclusive"').strip('"')
         settings = replace(settings, policy=run["policy"], recovery=recovery)
-    cluster = Cluster(
+    cluster = SimulatedCluster(
         nodes=1,
         per_node=len(devices),
         memory_bytes=from_mib(usable_mib),
@@ -201,12 +202,7 @@ class Cut:
 
 
 def at_cut(run: Run, found: Result) -> tuple[float, Cut, Cut]:
-    """Return when a run was cut off, and what was reached there: replayed, simulated.
-
-    Args:
-        run: A replay's result.
-        found: The same, simulated to its end.
-    """
+    """Return when a run was cut off, and what was reached there: replayed, simulated."""
     cut_s = run["samples"]["times_s"][-1]
     ends_s = {job.number: job.end_s for job in found.jobs if job.end_s is not None}
     done = {
@@ -227,7 +223,7 @@ def at_cut(run: Run, found: Result) -> tuple[float, Cut, Cut]:
 
 def _job(
     number: int, row: Mapping[str, Any], took: Alone | None, pace: float, settings: PartitionConfig
-) -> Job:
+) -> SimulatedJob:
     took = took or Alone(0.0, FAILED_S)
     peak_bytes = from_mib(row["peak_mib"] or row["memory_mib"])
     trace = TraceJob(
@@ -245,7 +241,7 @@ def _job(
     shared = 0 < booked_bytes < settings.shards * settings.shard_bytes
     reported = ESTIMATE.search(row["admin_comment"])
     estimate_bytes = from_mib(int(reported.group(1))) if reported else peak_bytes
-    return Job(
+    return SimulatedJob(
         trace=trace,
         load=_load(row, took),
         peak_bytes=peak_bytes,

@@ -1,6 +1,6 @@
-"""Trainings side by side in replays, as groups: what their GPUs got done, and who waited.
+"""Compare groups of trainings that shared a GPU in replays with the interference model.
 
-    PYTHONPATH=. python bench/simulation/replayed_groups.py docs/results/replay/*.json.xz
+    PYTHONPATH=bench:. python bench/simulation/replayed_groups.py docs/results/replay/*.json.xz
 
 A group is the jobs that train on a GPU while none comes or goes for LEAST_S. How fast each one was is read
 from the steps that it noted, and compared with its pace alone; none of these runs was used to fit the model.
@@ -18,7 +18,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from slurm_plugin.admin.report.runs import run_record
+from replay.report.runs import run_record
+
 from slurm_plugin.simulate.gpus.interference import TYPICAL_KERNEL_S, Load, slowdowns, together
 from slurm_plugin.simulate.metrics import quantile
 from slurm_plugin.simulate.traces.workloads import measured
@@ -177,7 +178,7 @@ def main() -> None:
 
 
 def _tell(found: Sequence[Handover]) -> None:
-    """Print what trainings of several GPUs came to, by who is on the GPU that gathers their gradients."""
+    """Print what trainings of several GPUs came to, by the jobs on the GPU that gathers their gradients."""
     print(
         "\n| workload | others by turns | MPS server has work | stretches | ms a gradient | slowdown | model |\n"
         "|---|---|---|---|---|---|---|"

@@ -1,4 +1,4 @@
-"""How long jobs wait where requeued jobs keep their queue position, are first in the queue, or are last: simulated.
+"""Simulate how long jobs wait if requeued jobs keep their queue position, are first in the queue, or are last.
 
     PYTHONPATH=bench:. python bench/simulation/requeue_order.py TRACE ...      (a minute and a half each)
 
@@ -23,13 +23,13 @@ from replay.as_measured import rewritten
 
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.simulate.engine import Engine
-from slurm_plugin.simulate.progress import Job
-from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.progress import SimulatedJob
+from slurm_plugin.simulate.question import SimulationQuestion
 from slurm_plugin.simulate.result import Result
 from slurm_plugin.simulate.scenario import scenario
 from slurm_plugin.slurm.versions import OLDEST
 
-NODES, GPUS, JOBS = 4, 8, 1500
+NODES, GPUS, JOBS, LOAD = 4, 8, 1500, 5.0
 REQUEUE_S = 123.0
 """Slurm's least delay of a requeued job, by default (slurm/versions.py)."""
 DRAWS = 10
@@ -40,7 +40,7 @@ FIRST = 1
 class Boosted(Engine):
     """Requeued jobs are first in the queue until they start."""
 
-    def _requeue(self, job: Job, gpu_indices: tuple[int, ...], now_s: float) -> None:
+    def _requeue(self, job: SimulatedJob, gpu_indices: tuple[int, ...], now_s: float) -> None:
         job.priority = FIRST
         super()._requeue(job, gpu_indices, now_s)
 
@@ -48,7 +48,7 @@ class Boosted(Engine):
 class Last(Engine):
     """Requeued jobs are new to Slurm."""
 
-    def _requeue(self, job: Job, gpu_indices: tuple[int, ...], now_s: float) -> None:
+    def _requeue(self, job: SimulatedJob, gpu_indices: tuple[int, ...], now_s: float) -> None:
         job.queued_s = now_s
         super()._requeue(job, gpu_indices, now_s)
 
@@ -61,8 +61,8 @@ ORDERS: Mapping[str, tuple[type[Engine], float]] = {
 }
 
 
-def write_drawn(rows: Sequence[Mapping[str, str]], target: Path, load: float, seed: int) -> None:
-    """Write a trace of JOBS jobs drawn from others, that take `load` times the time of all GPUs without sharing."""
+def write_drawn(rows: Sequence[Mapping[str, str]], target: Path, seed: int) -> None:
+    """Write a trace of JOBS jobs drawn from others, that take LOAD times the time of all GPUs without sharing."""
     draw, at_s = random.Random(seed), 0.0
     each_s = statistics.fmean(float(row["duration_min"]) * 60 * int(row["gpus"]) for row in rows)
     with target.open("w", newline="") as file:
@@ -70,13 +70,13 @@ def write_drawn(rows: Sequence[Mapping[str, str]], target: Path, load: float, se
         table.writeheader()
         for _ in range(JOBS):
             table.writerow({**draw.choice(rows), "arrival_s": f"{at_s:.1f}"})
-            at_s += draw.expovariate(NODES * GPUS * load / each_s)
+            at_s += draw.expovariate(NODES * GPUS * LOAD / each_s)
 
 
 def run(trace: Path, order: str) -> Result:
     """Return a simulation's result."""
     kind, requeue_s = ORDERS[order]
-    question = Question(
+    question = SimulationQuestion(
         trace=trace,
         nodes=NODES,
         gpus_per_node=GPUS,
@@ -89,7 +89,7 @@ def run(trace: Path, order: str) -> Result:
     return kind(replace(found.cluster, requeue_s=requeue_s), found.jobs).run()
 
 
-def waits_min(result: Result, which: Callable[[Job], bool] = lambda job: True) -> list[float]:
+def waits_min(result: Result, which: Callable[[SimulatedJob], bool] = lambda job: True) -> list[float]:
     """Return how long jobs waited, in order of length."""
     return sorted(((job.first_start_s or 0.0) - job.trace.submit_s) / 60 for job in result.jobs if which(job))
 
@@ -116,7 +116,6 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("traces", type=Path, nargs="+")
-    parser.add_argument("--load", type=float, default=5.0)
     options = parser.parse_args()
     for source in options.traces:
         rows = rewritten(list(csv.DictReader(source.read_text().splitlines())))
@@ -124,7 +123,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             for seed in range(DRAWS):
                 trace = Path(folder, f"{seed}.csv")
-                write_drawn(rows, trace, options.load, seed)
+                write_drawn(rows, trace, seed)
                 for order, lines in found.items():
                     result = run(trace, order)
                     lines.append([figure(result) for figure in FIGURES.values()])

@@ -1,4 +1,4 @@
-"""How a job gets a GPU of its own next to jobs that share: what breaks with each form of the request, on a real Slurm.
+"""Try each form of request for a whole GPU next to jobs that share, on a real Slurm, and print what breaks.
 
     PYTHONPATH=. python bench/slurm/whole_gpu_forms.py
 

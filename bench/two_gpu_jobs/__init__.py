@@ -1,1 +1,1 @@
-"""How jobs of two GPUs fare next to other jobs, with one MPS daemon a GPU, one for the node, and none."""
+"""Compare jobs of two GPUs under one MPS daemon a GPU, under one for the node, and without."""

@@ -1,4 +1,4 @@
-"""Ask what one MPS daemon over all GPUs of a node would give jobs of two GPUs.
+"""Measure jobs of two GPUs under one MPS daemon over all GPUs of a node.
 
     PYTHONPATH=bench:tests:. python -m two_gpu_jobs --out two_gpu_jobs.json [--only copies|nccl|facts] [--seconds 8]
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
-from two_gpu_jobs.place import CLOCK, Child, more_mib, mps, used_mib
+from two_gpu_jobs.place import CLOCK, AnsweringProgram, more_mib, mps, used_mib
 
 BOTH = "xlnet_large_cased_2"
 NEIGHBOURS = ("resnet", "BERT_base", "efficientNet_cifar100_50e_2", "mobilenet3")
@@ -49,8 +49,10 @@ def speeds(folder: Path, gpus: Sequence[str], seconds: float, *, nccl: bool) -> 
             elif way == "node":
                 env_of = dict.fromkeys(env_of, stack.enter_context(mps(folder / way, gpus))[0])
 
-            def started(seen: str, *arguments: object, env_of=env_of, stack=stack) -> Child:
-                child = Child("train", *arguments, env=env_of[seen] | {"CUDA_VISIBLE_DEVICES": seen})
+            def started(seen: str, *arguments: object, env_of=env_of, stack=stack) -> AnsweringProgram:
+                child = AnsweringProgram(
+                    "train", *arguments, env=env_of[seen] | {"CUDA_VISIBLE_DEVICES": seen}
+                )
                 stack.callback(child.end)
                 return child
 
@@ -70,7 +72,7 @@ def speeds(folder: Path, gpus: Sequence[str], seconds: float, *, nccl: bool) -> 
     return found
 
 
-def _rates(children: Sequence[Child], seconds: float) -> list[float | None]:
+def _rates(children: Sequence[AnsweringProgram], seconds: float) -> list[float | None]:
     for child in children:
         child.tell(seconds)
     return [child.rate() for child in children]
@@ -79,26 +81,26 @@ def _rates(children: Sequence[Child], seconds: float) -> list[float | None]:
 def facts(folder: Path, gpus: Sequence[str]) -> dict[str, Any]:
     """Return what a daemon over all GPUs costs, which clients its limits bind, and which a fault of one client ends."""
     found: dict[str, Any] = {}
-    asked: dict[str, tuple[Ask, Mapping[int, int]]] = {
+    checks: dict[str, tuple[Ask, Mapping[int, int]]] = {
         "cost": (lambda env: _cost(env, gpus), {}),
         "limits": (lambda env: _limits(env, gpus), {0: 2600, 1: 4600}),
         "fault": (lambda env: _fault(env, gpus, on_both=False), {}),
         "fault-both": (lambda env: _fault(env, gpus, on_both=True), {}),
     }
-    for name, (ask, limits) in asked.items():
+    for name, (ask, limits) in checks.items():
         with mps(folder / name, gpus, limits) as (env, costs):
             found[name] = ask(env) | {"daemon": costs}
         print(name, json.dumps(found[name]), flush=True)
     return found
 
 
-def _held(env: Mapping[str, str], seen: str, mib: int, *more: str, **variables: str) -> Child:
-    return Child("hold", mib, *more, env={**env, "CUDA_VISIBLE_DEVICES": seen, **variables})
+def _holding(env: Mapping[str, str], seen: str, mib: int, *more: str, **variables: str) -> AnsweringProgram:
+    return AnsweringProgram("hold", mib, *more, env={**env, "CUDA_VISIBLE_DEVICES": seen, **variables})
 
 
 def _cost(env: Mapping[str, str], gpus: Sequence[str]) -> dict[str, Any]:
     before = used_mib()
-    child = _held(env, gpus[1], 100)
+    child = _holding(env, gpus[1], 100)
     line, took_mib = child.answer(), more_mib(before)
     child.end()
     return {"client on the second GPU": line, "took_mib": took_mib}
@@ -109,30 +111,30 @@ def _limits(env: Mapping[str, str], gpus: Sequence[str]) -> dict[str, Any]:
     own = {"0=1000M": "0", "1=1000M": "1", f"{gpus[1]}=1000M": "UUID"}
     for ordinal, gpu in enumerate(gpus):
         for mib in (1500, 3000, 5000):
-            lines[f"{mib} MiB on GPU {ordinal}"] = _ended(_held(env, gpu, mib))
+            lines[f"{mib} MiB on GPU {ordinal}"] = _ended(_holding(env, gpu, mib))
     for said, name in own.items():
-        child = _held(env, gpus[1], 1500, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=said)
+        child = _holding(env, gpus[1], 1500, CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=said)
         lines[f"1500 MiB on GPU 1, its client caps {name} at 1000"] = _ended(child)
     return lines
 
 
-def _ended(child: Child) -> str:
+def _ended(child: AnsweringProgram) -> str:
     line = child.answer()
     child.end()
     return line
 
 
 def _fault(env: Mapping[str, str], gpus: Sequence[str], *, on_both: bool) -> dict[str, Any]:
-    children = {"on the first": _held(env, gpus[0], 100), "on the second": _held(env, gpus[1], 100)}
+    children = {"on the first": _holding(env, gpus[0], 100), "on the second": _holding(env, gpus[1], 100)}
     if on_both:
-        children["on both"] = _held(env, ",".join(gpus), 100)
-    culprit = _held(env, gpus[0], 100, "fault")
+        children["on both"] = _holding(env, ",".join(gpus), 100)
+    culprit = _holding(env, gpus[0], 100, "fault")
     ready = [child.answer() for child in (*children.values(), culprit)]
     culprit.tell("now")
     culprit.process.wait(timeout=20)
     CLOCK.sleep(NOTICES_S)
     lives = {name: child.lives() for name, child in children.items()}
-    late = _held(env, gpus[1], 100)
+    late = _holding(env, gpus[1], 100)
     answer = {"ready": ready, "lives": lives, "a client that comes then": late.answer()}
     for child in (*children.values(), culprit, late):
         child.end()
@@ -153,12 +155,12 @@ def main() -> None:
     result: dict[str, Any] = {"gpus": [gpu.name for gpu in devices]}
     with tempfile.TemporaryDirectory(dir="/run") as root:
         folder, seconds = Path(root), options.seconds
-        asked: dict[str, Callable[[], dict[str, Any]]] = {
+        checks: dict[str, Callable[[], dict[str, Any]]] = {
             "copies": lambda: speeds(folder / "c", gpus, seconds, nccl=False),
             "nccl": lambda: speeds(folder / "n", gpus, seconds, nccl=True),
             "facts": lambda: facts(folder / "f", gpus),
         }
-        for name, ask in asked.items():
+        for name, ask in checks.items():
             if options.only in (None, name):
                 (folder / name[0]).mkdir()
                 result[name] = ask()

@@ -1,4 +1,4 @@
-"""A small client on every GPU that it sees, through the driver alone: hold.py MIB [fault].
+"""Hold memory on every visible GPU, through the driver alone: hold.py MIB [fault].
 
 Says "ready COUNT", and "error CODE" at the first CUDA error. With `fault` it writes to an impossible address of the
 first GPU once a line comes in.
@@ -20,18 +20,18 @@ def main() -> None:
     count = ctypes.c_int()
     cuda.cuInit(0)
     cuda.cuDeviceGetCount(ctypes.byref(count))
-    held = []
+    allocated = []
     for ordinal in range(count.value):
         memory, context = take(cuda, ordinal, mib), ctypes.c_void_p()
         cuda.cuCtxGetCurrent(ctypes.byref(context))
-        held.append((context, memory))
+        allocated.append((context, memory))
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     if fault:
         cuda.cuModuleLoadData(ctypes.byref(module), PTX)
         cuda.cuModuleGetFunction(ctypes.byref(function), module, b"fault")
     print("ready", count.value, flush=True)
     while True:
-        for context, memory in held:
+        for context, memory in allocated:
             cuda.cuCtxSetCurrent(context)
             cuda.cuMemsetD8_v2(memory, ctypes.c_ubyte(1), ctypes.c_size_t(mib << 20))
             cuda.cuCtxSynchronize()

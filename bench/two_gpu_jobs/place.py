@@ -1,4 +1,4 @@
-"""What the questions need: programs that answer lines, and an MPS daemon over some GPUs."""
+"""Start the programs of a measurement, which answer lines, and an MPS daemon over some GPUs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLOCK = SystemClock()
 NO_LIMIT_BYTES = 140 << 30
 
 
-class Child:
+class AnsweringProgram:
     """A program of this folder that says "ready", and answers lines."""
 
     def __init__(self, program: str, *arguments: object, env: Mapping[str, str]) -> None:

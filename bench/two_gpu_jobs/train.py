@@ -1,4 +1,4 @@
-"""A training that answers seconds with its steps a second: train.py WORKLOAD GPUS [RANK STORE].
+"""Train, and print the steps per second over each requested number of seconds: train.py WORKLOAD GPUS [RANK STORE].
 
 On several GPUs it is one process that copies gradients, or, with RANK and STORE, one of as many processes under NCCL.
 """
@@ -10,7 +10,7 @@ import time
 
 import torch
 import torch.distributed as dist
-from gpu_campaign.training import Training
+from gpu_campaign.training import TrainingLoop
 from replay.job.training import step_all
 from replay.workloads import config_of
 
@@ -26,7 +26,9 @@ def main() -> None:
         torch.cuda.set_device(rank)
         dist.init_process_group("nccl", init_method=f"file://{store}", rank=rank, world_size=gpus)
     config = Configuration.from_json(config_of(name)[0])
-    parts = [Training(config, torch.device(f"cuda:{k}")) for k in (range(gpus) if rank is None else [rank])]
+    parts = [
+        TrainingLoop(config, torch.device(f"cuda:{k}")) for k in (range(gpus) if rank is None else [rank])
+    ]
     for part in parts:
         part.prepare()
         part.load()
@@ -46,7 +48,7 @@ def main() -> None:
         print(f"rate {steps / (time.monotonic() - begin)}", flush=True)
 
 
-def step(parts: list[Training], rank: int | None) -> None:
+def step(parts: list[TrainingLoop], rank: int | None) -> None:
     """Train one step and wait for it."""
     if rank is None:
         step_all(parts)

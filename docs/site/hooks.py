@@ -22,9 +22,9 @@ from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from prometheus_client.core import Metric
+from replay.report.page import page as replay_page
+from replay.report.runs import read_runs
 
-from slurm_plugin.admin.report.page import page as replay_page
-from slurm_plugin.admin.report.runs import read_runs
 from slurm_plugin.admin.schema import schema
 from slurm_plugin.core.process.run import run
 from slurm_plugin.monitor.export.board import Board
@@ -163,7 +163,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def _replay_pages() -> dict[str, str]:
-    """Return the page that `rad report` makes of the recorded replays of each trace, by the trace's name."""
+    """Return the page that bench/replay/report makes of the recorded replays of each trace, by the trace's name."""
     runs = read_runs(sorted(REPLAYS.glob("*.json.xz")))
     return {trace: replay_page(list(some)) for trace, some in groupby(runs, key=lambda run: run.trace)}
 

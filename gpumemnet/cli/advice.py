@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gpumemnet.cli import answer
-from gpumemnet.cli.cluster import Cluster, Job
+from gpumemnet.cli.cluster import ConfiguredCluster, HypotheticalJob
 from gpumemnet.cli.reported import Booked
 from gpumemnet.directives.parse import Directives
 from gpumemnet.errors import GpuMemNetError
@@ -36,27 +36,35 @@ class Subject:
         gpu_model: Type of GPU.
         usable_bytes: Its usable memory.
         estimator: Name of the estimator.
+        shards: Number of its shards; 0 where no cluster says so.
+        shard_bytes: Size of one shard; 0 likewise.
     """
 
     directives: Directives
     gpu_model: Gpu
     usable_bytes: int
     estimator: str
+    shards: int = 0
+    shard_bytes: int = 0
 
-    def booked(self, setup: TrainingSetup, gpu_model: Gpu | None = None) -> tuple[int, Booked]:
-        """Return the estimate and its booking.
+    def part_bytes(self, part: float) -> int:
+        """Return the memory of a part of the GPU: whole shards of it, as jobs book them.
 
         Args:
-            setup: The training setup.
-            gpu_model: Type of GPU; None for the subject's.
+            part: The part, 1 for all of it.
+        """
+        if part == 1 or not self.shards:
+            return int(part * self.usable_bytes)
+        return int(part * self.shards) * self.shard_bytes
+
+    def booked(self, setup: TrainingSetup) -> tuple[int, Booked]:
+        """Return the estimate and its booking.
 
         Raises:
             GpuMemNetError: The model cannot be estimated with that setup.
         """
         model = self.directives.model or ""
-        result, _ = answer.for_summary(
-            model, setup, gpu=gpu_model or self.gpu_model, estimator=self.estimator
-        )
+        result, _ = answer.for_summary(model, setup, gpu=self.gpu_model, estimator=self.estimator)
         return result.estimate_bytes, Booked.of(result, self.directives.confidence)
 
 
@@ -81,7 +89,7 @@ def largest(subject: Subject, sizes: Sequence[int] = (1, MOST_BATCH)) -> list[Ro
 
     rows: list[Row] = []
     for part in PARTS:
-        limit_bytes = int(part * subject.usable_bytes)
+        limit_bytes = subject.part_bytes(part)
         batch_size = _largest(booked_bytes, limit_bytes, sizes[0], sizes[-1])
         booked = None if batch_size is None else to_mib_up(booked_bytes(batch_size))
         part_name = "whole GPU" if part == 1 else f"{part:g} of it"
@@ -117,11 +125,7 @@ def _largest(booked_bytes: Callable[[int], int], limit_bytes: int, least: int, m
 
 
 def around(batch_size: int) -> list[int]:
-    """Return the batch sizes that a sweep compares.
-
-    Args:
-        batch_size: The middle one.
-    """
+    """Return the batch sizes that a sweep compares."""
     return sorted({max(1, round(factor * batch_size)) for factor in _BATCHES})
 
 
@@ -135,7 +139,7 @@ def sweep_sizes(subject: Subject, sizes: Sequence[int]) -> list[Row]:
     rows: list[Row] = []
     for each in sizes:
         setup = replace(subject.directives.setup, batch_size=each)
-        rows.append({"batch_size": each} | _needs(subject, setup, subject.gpu_model, subject.usable_bytes))
+        rows.append({"batch_size": each} | _needs(subject, setup))
     return rows
 
 
@@ -163,11 +167,13 @@ def sweep(subject: Subject, batch_size: int) -> list[Row]:
                     "precision": precision.value,
                     "checkpointing": "yes" if checkpointing else "no",
                 }
-                rows.append(row | _needs(subject, setup, subject.gpu_model, subject.usable_bytes))
+                rows.append(row | _needs(subject, setup))
     return rows
 
 
-def compare(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: bool) -> list[Row]:
+def compare(
+    subject: Subject, cluster: ConfiguredCluster | None, job: HypotheticalJob | None, *, ask: bool
+) -> list[Row]:
     """Compare GPUs: those of a cluster's shared partitions, or all known types.
 
     Args:
@@ -180,7 +186,10 @@ def compare(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: 
         return [
             {
                 "gpu": gpu_model.name,
-                **_needs(subject, subject.directives.setup, gpu_model, gpu_model.memory_bytes),
+                **_needs(
+                    replace(subject, gpu_model=gpu_model, usable_bytes=gpu_model.memory_bytes),
+                    subject.directives.setup,
+                ),
             }
             for gpu_model in gpus().values()
         ]
@@ -189,7 +198,14 @@ def compare(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: 
         there = job._replace(typed=(*job.typed, f"--partition={place.partition}"))
         submitted = cluster.submit(there)
         row: Row = {"partition": place.partition, "gpu": place.gpu}
-        row |= _needs(subject, subject.directives.setup, cluster.gpu_model, place.usable_bytes)
+        subject_there = replace(
+            subject,
+            gpu_model=cluster.gpu_model,
+            usable_bytes=place.usable_bytes,
+            shards=place.shards,
+            shard_bytes=place.shard_bytes,
+        )
+        row |= _needs(subject_there, subject.directives.setup)
         row["asks"] = None if submitted.refusal else submitted.gres
         if ask:
             row["starts"] = cluster.ask(there).starts
@@ -197,14 +213,27 @@ def compare(subject: Subject, cluster: Cluster | None, job: Job | None, *, ask: 
     return rows
 
 
-def _needs(subject: Subject, setup: TrainingSetup, gpu_model: Gpu, usable_bytes: int) -> Row:
-    row: Row = {"has_mib": to_mib_nearest(usable_bytes), "needs_mib": None, "booked_mib": None, "fit": None}
+def _needs(subject: Subject, setup: TrainingSetup) -> Row:
+    row: Row = {
+        "has_mib": to_mib_nearest(subject.usable_bytes),
+        "needs_mib": None,
+        "booked_mib": None,
+        "fit": None,
+    }
     try:
-        estimate_bytes, booked = subject.booked(setup, gpu_model)
+        estimate_bytes, booked = subject.booked(setup)
     except GpuMemNetError:
         return row  # a saved profile is valid for its own settings only
     return row | {
         "needs_mib": to_mib_nearest(estimate_bytes),
         "booked_mib": to_mib_up(booked.n_bytes),
-        "fit": usable_bytes // booked.n_bytes,
+        "fit": _fit(subject, booked.n_bytes),
     }
+
+
+def _fit(subject: Subject, booked_bytes: int) -> int:
+    """Return how many such jobs fit on a GPU: by whole shards where a cluster has them."""
+    if not subject.shards:
+        return subject.usable_bytes // booked_bytes
+    each = -(-booked_bytes // subject.shard_bytes)
+    return max(subject.shards // each, min(1, subject.usable_bytes // booked_bytes))

@@ -146,9 +146,6 @@ def _write(found: SavedProfile, save: Path) -> None:
 def batch_of(path_or_text: str) -> int:
     """Return the batch size of a summary or a saved profile.
 
-    Args:
-        path_or_text: A file's path, or the text itself.
-
     Raises:
         SummaryError: The file or the text is unusable.
         SetupError: It leaves the batch size open.
@@ -188,9 +185,6 @@ def _of_profile(profile: ModelProfile, *, gpu: Gpu, estimator: str) -> Estimate:
 
 def made_by(path_or_text: str) -> str:
     """Return a sentence on the origin of a saved profile; "" for a summary.
-
-    Args:
-        path_or_text: A file's path, or the text itself.
 
     Raises:
         SummaryError: The file is unusable.

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from gpumemnet.gpus import Gpu
 
 
-class Job(NamedTuple):
+class HypotheticalJob(NamedTuple):
     """A hypothetical submission.
 
     Attributes:
@@ -21,7 +21,7 @@ class Job(NamedTuple):
     path: str | None = None
 
 
-class Submitted(NamedTuple):
+class SbatchAnswer(NamedTuple):
     """sbatch's answer to a job.
 
     Attributes:
@@ -32,8 +32,11 @@ class Submitted(NamedTuple):
         gres: The requested GRES, e.g. "shard:12"; "" for no GPU.
         decision: A word or two for programs: "shared", "exclusive", "multi-gpu", "not our partition", ...
         booked_bytes: Booked GPU memory per GPU; None for whole GPUs, or without a booking.
+        limit_bytes: The job's limit per GPU; None if that is the booking.
+        share: Share of jobs for which the booking is large enough; None if unknown.
         capacity_bytes: Usable memory of one GPU of the partition; None if it is not shared.
         shard_bytes: Size of one shard there; None likewise.
+        shards: Number of shards of one GPU there; None likewise.
         upper_bytes: The bound, if runs of this site changed it; None if it is the estimator's.
         learned: A sentence on the effect of this site's runs on the estimate, or why that is unknown here; "" without
             effect.
@@ -46,8 +49,11 @@ class Submitted(NamedTuple):
     gres: str
     decision: str
     booked_bytes: int | None
+    limit_bytes: int | None
+    share: float | None
     capacity_bytes: int | None
     shard_bytes: int | None
+    shards: int | None
     upper_bytes: int | None = None
     learned: str = ""
 
@@ -64,27 +70,26 @@ class Scheduled(NamedTuple):
     starts: str | None
 
 
-class Place(NamedTuple):
+class UsablePartition(NamedTuple):
     """A partition that jobs can run in.
 
     Attributes:
         partition: Its name.
         gpu: Its type of GPU, as named in rad.toml.
         usable_bytes: Usable memory of one of its GPUs.
+        shards: Number of shards of one of its GPUs.
+        shard_bytes: Size of one shard.
     """
 
     partition: str
     gpu: str
     usable_bytes: int
+    shards: int
+    shard_bytes: int
 
 
-class Cluster(Protocol):
+class ConfiguredCluster(Protocol):
     """A cluster with RAD, as its rad.toml describes it."""
-
-    @property
-    def origin(self) -> str:
-        """Return the path of its rad.toml."""
-        ...
 
     @property
     def estimator(self) -> str:
@@ -97,11 +102,11 @@ class Cluster(Protocol):
         ...
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[UsablePartition, ...]:
         """Return its shared partitions."""
         ...
 
-    def submit(self, job: Job) -> Submitted:
+    def submit(self, job: HypotheticalJob) -> SbatchAnswer:
         """Return sbatch's answer, without a query to Slurm.
 
         Raises:
@@ -109,7 +114,7 @@ class Cluster(Protocol):
         """
         ...
 
-    def ask(self, job: Job) -> Scheduled:
+    def ask(self, job: HypotheticalJob) -> Scheduled:
         """Return Slurm's answer and the expected start; nothing is submitted.
 
         Raises:

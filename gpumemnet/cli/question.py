@@ -8,13 +8,13 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gpumemnet.cli.cluster import Job
+from gpumemnet.cli.cluster import HypotheticalJob
 from gpumemnet.cli.job_script import is_job_script, why_refused
 from gpumemnet.directives.meant import no_summary
 from gpumemnet.directives.parse import Directives, parse_comment, parse_script
 from gpumemnet.errors import DirectiveError, SetupError
 from gpumemnet.records import replace
-from gpumemnet.summaries.texts.files import MAX_BYTES, read_text
+from gpumemnet.summaries.texts.files import MAX_BYTES, read_bytes, text_of
 from gpumemnet.training import TrainingSetup
 from gpumemnet.units import to_mib_up
 
@@ -31,7 +31,7 @@ class Question(NamedTuple):
     """
 
     directives: Directives
-    job: Job | None = None
+    job: HypotheticalJob | None = None
     fault: DirectiveError | None = None
 
 
@@ -56,17 +56,20 @@ def question_of(summary: str | None, given: Mapping[str, object], typed: str) ->
     other = no_summary(summary)
     if other is not None and not summary.endswith(".py"):
         raise SetupError(f"{summary}: {other}")
-    text = _text(summary)
     name = "standard input" if summary == STDIN else summary
+    data = _standard_input() if summary == STDIN else read_bytes(summary)
+    text = data.decode("utf-8", errors="replace")
+    if b"\0" not in data or not is_job_script(text):
+        text = text_of(data, name)
     if not is_job_script(text) or (
         other is not None and not any(mark in text for mark in ("#RAD", "#SBATCH"))
     ):
         if other is not None:  # a job script may be in Python
             raise SetupError(f"{summary}: {other}")
         return _of_summary(text if summary == STDIN else summary, given, words)
-    if problem := why_refused(text, None if summary == STDIN else summary):
+    if problem := why_refused(data, None if summary == STDIN else summary):
         raise SetupError(f"{name}: {problem}")
-    job = Job(typed=words, script=text, path=None if summary == STDIN else summary)
+    job = HypotheticalJob(typed=words, script=text, path=None if summary == STDIN else summary)
     try:
         comment = next((word for word in reversed(words) if word.startswith("--comment=")), "")
         directives = parse_comment(comment.partition("=")[2]) or parse_script(text, name)
@@ -117,7 +120,9 @@ def _of_summary(model: str, given: Mapping[str, object], words: tuple[str, ...])
     directives = _with(Directives(setup=TrainingSetup(), model=model), given)
     if "\n" in model:  # a text, which no job can name
         return Question(directives=directives)
-    return Question(directives=directives, job=Job(typed=("--gpus=1", *words, _comment_of(directives))))
+    return Question(
+        directives=directives, job=HypotheticalJob(typed=("--gpus=1", *words, _comment_of(directives)))
+    )
 
 
 def _with(directives: Directives, given: Mapping[str, object]) -> Directives:
@@ -128,13 +133,13 @@ def _with(directives: Directives, given: Mapping[str, object]) -> Directives:
     return directives._replace(setup=setup, confidence=confidence)  # type: ignore[arg-type]
 
 
-def _text(summary: str) -> str:
-    if summary != STDIN:
-        return read_text(summary)
-    text = sys.stdin.read(MAX_BYTES + 1)
-    if len(text) > MAX_BYTES or "\0" in text:
-        raise SetupError("standard input: not a model summary; save it as plain text")
-    return text.removeprefix("\ufeff")
+def _standard_input() -> bytes:
+    data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise SetupError("standard input: too large for a model summary; save only the printed summary")
+    if not data.strip():
+        raise SetupError("standard input is empty; pipe a model summary into it")
+    return data
 
 
 def _in_its_folder(directives: Directives, summary: str) -> Directives:

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from gpumemnet.cli.around import Around
+from gpumemnet.cli.invocation import Invocation
 from gpumemnet.directives.values import DEFAULT_CONFIDENCE, LEAST_CONFIDENCE, MOST_CONFIDENCE
 from gpumemnet.estimators.registry import DEFAULT, NAMES
 from gpumemnet.gpus import DEFAULT_GPU
@@ -35,7 +35,7 @@ Examples:
   rad-estimate model.txt --batch-size 64    a saved summary
   rad-estimate model.txt --largest          largest batch for a GPU, half and a quarter of it
   rad-estimate job.sh --sweep               compare batch sizes, precisions and checkpointing
-  rad-estimate job.sh --compare --ask         compare shared partitions and start times
+  rad-estimate job.sh --compare --ask       compare shared partitions and start times
   rad-estimate job.sh --plot step.html      memory over one training step
   rad-estimate --save m.rad -- python train.py
 
@@ -97,7 +97,7 @@ Exit status: 0 fits, 1 does not fit or is refused, 2 a wrong option or file, 3 a
 )
 @click.version_option(package_name="rad-slurm")
 @click.pass_obj
-def command(around: Around | None, /, **options: Any) -> None:
+def command(invocation: Invocation | None, /, **options: Any) -> None:
     """Estimate the GPU memory of a training job, and show the message and booking that sbatch would give.
 
     SUMMARY is the saved text of torchinfo.summary(), torchsummary.summary(), print(model) or Keras model.summary(),
@@ -108,6 +108,6 @@ def command(around: Around | None, /, **options: Any) -> None:
     """
     from gpumemnet.cli import run  # heavy imports, which --help does not need
 
-    status = run.run(around or Around(), **options)
+    status = run.run(invocation or Invocation(), **options)
     if status:
         sys.exit(status)

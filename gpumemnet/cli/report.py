@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from gpumemnet.cli.cluster import Scheduled, Submitted
+from gpumemnet.cli.cluster import SbatchAnswer, Scheduled
 from gpumemnet.cli.question import comment_words, directive_words
 from gpumemnet.cli.reported import Booked, Reported
 from gpumemnet.estimate import Activity, Estimate, Likely
@@ -38,7 +38,7 @@ def _reserved_text(result: Estimate, booked: Booked) -> str:
     )
 
 
-def _submitted_text(submitted: Submitted | None, scheduled: Scheduled | None) -> list[str]:
+def _submitted_text(submitted: SbatchAnswer | None, scheduled: Scheduled | None) -> list[str]:
     """Return sbatch's message, the job's request, and Slurm's answer."""
     if submitted is None:
         return []
@@ -87,11 +87,7 @@ def _percent(span: Likely) -> str:
 
 
 def as_text(reported: Reported) -> str:
-    """Return a few lines: sbatch's message, or the estimate without a cluster; then the notes.
-
-    Args:
-        reported: The results.
-    """
+    """Return a few lines: sbatch's message, or the estimate without a cluster; then the notes."""
     result, booked = reported.result, reported.booked
     lines = _submitted_text(reported.submitted, reported.scheduled)
     if result is not None and booked is not None:
@@ -102,11 +98,7 @@ def as_text(reported: Reported) -> str:
 
 
 def as_explanation(reported: Reported) -> str:
-    """Return the memory by purpose, and the assumptions.
-
-    Args:
-        reported: The results.
-    """
+    """Return the memory by purpose, and the assumptions."""
     result, booked, gpu_model, setup = (
         reported.result,
         reported.booked,
@@ -126,7 +118,7 @@ def as_explanation(reported: Reported) -> str:
     lines += [
         f"  {'estimated':<12}{to_mib_nearest(result.estimate_bytes):>9} MiB"
         "        what nvidia-smi would show at the peak",
-        f"  {'booked':<12}{to_mib_up(booked.shards_bytes):>9} MiB        {_trust(booked.share)}; {booked.part}",
+        f"  {'booked':<12}{to_mib_up(booked.shards_bytes):>9} MiB        {_trust(booked)}; {booked.part}",
         *_cap_line(booked),
         "",
         *_submitted_text(reported.submitted, reported.scheduled),
@@ -143,7 +135,7 @@ def as_explanation(reported: Reported) -> str:
     return "\n".join([*lines, *(f"note: {text}" for text in reported.notes)])
 
 
-def _learned_line(submitted: Submitted | None) -> list[str]:
+def _learned_line(submitted: SbatchAnswer | None) -> list[str]:
     """Return a line on the effect of this site's runs; none if there is none."""
     if submitted is None or not submitted.learned:
         return []
@@ -152,25 +144,23 @@ def _learned_line(submitted: Submitted | None) -> list[str]:
 
 def _cap_line(booked: Booked) -> list[str]:
     """Return a line on the limit if it is above the booking."""
-    if booked.most_bytes <= booked.shards_bytes:
+    if booked.limit_bytes <= booked.shards_bytes:
         return []
     return [
-        f"  {'limit':<12}{to_mib_up(booked.most_bytes):>9} MiB        the most that it may allocate if memory is free"
+        f"  {'limit':<12}{to_mib_up(booked.limit_bytes):>9} MiB        the most that it may allocate if memory is free"
     ]
 
 
-def _trust(confidence: float | None) -> str:
-    if confidence is None:
+def _trust(booked: Booked) -> str:
+    if booked.whole:
+        return "the whole GPU"
+    if booked.share is None:
         return "how often it is exceeded was not measured"
-    return f"exceeded by at most {1 - confidence:.0%} of jobs"
+    return f"exceeded by at most {100 * (1 - booked.share):.3g}% of jobs"
 
 
 def as_sbatch(reported: Reported) -> str:
-    """Return the lines for a job script, and the same as a command.
-
-    Args:
-        reported: The results.
-    """
+    """Return the lines for a job script, and the same as a command."""
     words = directive_words(reported.directives)
     line = "#RAD " + " ".join(shlex.quote(word) if " " in word else word for word in words)
     comment = comment_words(reported.directives)

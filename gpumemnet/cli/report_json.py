@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 
-from gpumemnet.cli.cluster import Scheduled, Submitted
+from gpumemnet.cli.cluster import SbatchAnswer, Scheduled
 from gpumemnet.cli.reported import Reported
 from gpumemnet.estimate import Activity
 from gpumemnet.units import to_mib_nearest, to_mib_up
 
 
 def as_json(reported: Reported) -> str:
-    """Return the results as one JSON object; its keys are a stable contract.
-
-    Args:
-        reported: The results.
-    """
+    """Return the results as one JSON object; its keys are a stable contract."""
     tree: dict[str, object] = {"version": 1}
     result, booked = reported.result, reported.booked
     if result is not None and booked is not None:
@@ -24,8 +20,9 @@ def as_json(reported: Reported) -> str:
             "estimator": result.estimator,
             "estimate_mib": to_mib_nearest(result.estimate_bytes),
             "booked_mib": to_mib_up(booked.n_bytes),
+            "confidence": booked.share,
+            "limit_mib": to_mib_up(booked.limit_bytes),
             "upper_mib": to_mib_up(result.upper_bytes),
-            "confidence": result.confidence,
             "shards": booked.shards,
             "shard_mib": booked.shard_mib,
             "gpu": result.gpu,
@@ -38,7 +35,7 @@ def as_json(reported: Reported) -> str:
     return json.dumps(tree)
 
 
-def _submitted_json(submitted: Submitted, scheduled: Scheduled | None) -> dict[str, object]:
+def _submitted_json(submitted: SbatchAnswer, scheduled: Scheduled | None) -> dict[str, object]:
     tree: dict[str, object] = {
         "says": list(submitted.messages),
         "refusal": submitted.refusal,

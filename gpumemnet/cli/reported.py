@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gpumemnet.cli.cluster import Scheduled, Submitted
+from gpumemnet.cli.cluster import SbatchAnswer, Scheduled
 from gpumemnet.directives.parse import Directives
 from gpumemnet.directives.values import DEFAULT_CONFIDENCE, Confidence
 from gpumemnet.estimate import Estimate
@@ -21,7 +21,7 @@ class Booked(NamedTuple):
     Attributes:
         n_bytes: The part of it that the job needs.
         share: Share of jobs for which it is enough; None if not measured.
-        most_bytes: The job's limit.
+        most_bytes: The job's limit, unless its shards are larger.
         shard_bytes: Size of one shard.
         whole: Whether it is a whole GPU.
     """
@@ -47,13 +47,17 @@ class Booked(NamedTuple):
         n_bytes = result.quantile(confidence)
         return cls(n_bytes=n_bytes, share=confidence, most_bytes=max(n_bytes, result.upper_bytes))
 
-    def in_cluster(self, submitted: Submitted) -> Booked:
+    def in_cluster(self, submitted: SbatchAnswer) -> Booked:
         """Return a cluster's booking: sbatch's answer, in shards of the cluster's size."""
-        n_bytes = submitted.booked_bytes or submitted.capacity_bytes or self.n_bytes
-        most_bytes = max(n_bytes, self.most_bytes) if submitted.booked_bytes else n_bytes
         shard_bytes = submitted.shard_bytes or self.shard_bytes
-        whole = not submitted.booked_bytes and submitted.capacity_bytes is not None
-        return self._replace(n_bytes=n_bytes, most_bytes=most_bytes, shard_bytes=shard_bytes, whole=whole)
+        if submitted.booked_bytes:
+            n_bytes, share = submitted.booked_bytes, submitted.share
+            most_bytes = submitted.limit_bytes or n_bytes
+            return self._replace(n_bytes=n_bytes, share=share, most_bytes=most_bytes, shard_bytes=shard_bytes)
+        if submitted.capacity_bytes is None:
+            return self
+        n_bytes = submitted.capacity_bytes
+        return Booked(n_bytes=n_bytes, share=None, most_bytes=n_bytes, shard_bytes=shard_bytes, whole=True)
 
     @property
     def shards(self) -> int:
@@ -64,6 +68,11 @@ class Booked(NamedTuple):
     def shards_bytes(self) -> int:
         """Return the memory that sbatch books: that of its shards, or of the GPU."""
         return self.n_bytes if self.whole else self.shards * self.shard_bytes
+
+    @property
+    def limit_bytes(self) -> int:
+        """Return the most that the job may allocate; at least its booking."""
+        return max(self.most_bytes, self.shards_bytes)
 
     @property
     def shard_mib(self) -> int:
@@ -78,7 +87,7 @@ class Booked(NamedTuple):
     def words(self) -> str:
         """Return the booking as text."""
         share = "" if self.share is None else f" ({percentile(self.share)})"
-        limit = f", limit {human(self.most_bytes)}" if self.most_bytes > self.shards_bytes else ""
+        limit = f", limit {human(self.limit_bytes)}" if self.limit_bytes > self.shards_bytes else ""
         return f"{human(self.shards_bytes)}{share}{limit}: {self.part}"
 
 
@@ -101,7 +110,7 @@ class Reported(NamedTuple):
     gpu_model: Gpu
     directives: Directives
     warnings: tuple[str, ...] = ()
-    submitted: Submitted | None = None
+    submitted: SbatchAnswer | None = None
     scheduled: Scheduled | None = None
     made: str = ""
 

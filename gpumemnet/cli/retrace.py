@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
-from gpumemnet.cli.around import PROGRAM
+from gpumemnet.cli.invocation import PROGRAM
 from gpumemnet.errors import SetupError, TraceError
 from gpumemnet.gpu_memory.allocator.timeline import Timeline
 from gpumemnet.profile.record import ModelProfile
@@ -32,9 +32,6 @@ _OTHER = re.compile(r"val|test|eval|infer|num|accum|log", re.IGNORECASE)
 
 def saved_in(path_or_text: str) -> SavedProfile | None:
     """Return the saved profile in a file; None if it is a summary.
-
-    Args:
-        path_or_text: A file's path, or the text itself.
 
     Raises:
         SummaryError: The file is unusable.
@@ -76,10 +73,6 @@ class Retraced:
 
     def __init__(self, saved: SavedProfile, path: str) -> None:
         """Start with the profiles of a file.
-
-        Args:
-            saved: Its content.
-            path: The file, for messages.
 
         Raises:
             SetupError: It has one batch size, and its command does not state it.

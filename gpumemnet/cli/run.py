@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gpumemnet.cli import answer, report
-from gpumemnet.cli.around import Around, Exit
-from gpumemnet.cli.cluster import Cluster, Job, Scheduled, Submitted
+from gpumemnet.cli.cluster import ConfiguredCluster, HypotheticalJob, SbatchAnswer, Scheduled
+from gpumemnet.cli.invocation import EstimateExit, Invocation
 from gpumemnet.cli.options import Options, gpu_model_of, shape_of
 from gpumemnet.cli.question import Question, question_of
 from gpumemnet.cli.report_json import as_json
@@ -34,11 +34,11 @@ _NO_INPUT = (
 _SETTINGS = ("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "confidence")
 
 
-def run(around: Around, /, **values: Any) -> Exit:
+def run(invocation: Invocation, /, **values: Any) -> EstimateExit:
     """Print the answer on the terminal.
 
     Args:
-        around: The script after `--`, and the search for the cluster.
+        invocation: The script after `--`, and the search for the cluster.
         values: Values of the options, by name; those left out have their defaults.
 
     Returns:
@@ -51,7 +51,7 @@ def run(around: Around, /, **values: Any) -> Exit:
     options = Options(**values)
     stated = {name: value for name, value in given.items() if value is not None and value is not False}
     what_if = bool(options.gpu or options.gpu_memory or options.estimator)  # then the cluster is ignored
-    cluster = None if what_if else around.find_cluster(options.config)
+    cluster = None if what_if else invocation.find_cluster(options.config)
     if cluster is None and (options.ask or options.config):
         why = (
             "--gpu, --gpu-memory and --estimator estimate without a cluster"
@@ -67,11 +67,13 @@ def run(around: Around, /, **values: Any) -> Exit:
 
         return advise(options, question, cluster)
     if cluster is None or question.job is None or options.module or options.inputs:
-        return _for_gpu(options, question, around.script, cluster, stated)
+        return _for_gpu(options, question, invocation.script, cluster, stated)
     return _of_cluster(options, question, question.job, cluster)
 
 
-def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster) -> Exit:
+def _of_cluster(
+    options: Options, question: Question, job: HypotheticalJob, cluster: ConfiguredCluster
+) -> EstimateExit:
     """Print the answer for a job submitted to this cluster."""
     submitted = cluster.submit(job)
     scheduled = cluster.ask(job) if options.ask else None
@@ -91,11 +93,11 @@ def _of_cluster(options: Options, question: Question, job: Job, cluster: Cluster
     if fault is not None:
         complain(*_beyond(lines_of(fault), submitted))
     if submitted.refusal is not None or (scheduled is not None and scheduled.starts is None):
-        return Exit.FINDINGS
-    return Exit.USAGE if submitted.faults or fault is not None else Exit.FINE
+        return EstimateExit.FINDINGS
+    return EstimateExit.USAGE if submitted.faults or fault is not None else EstimateExit.FINE
 
 
-def _beyond(lines: Sequence[str], submitted: Submitted) -> tuple[str, ...]:
+def _beyond(lines: Sequence[str], submitted: SbatchAnswer) -> tuple[str, ...]:
     """Return the lines that sbatch does not report; it names scripts by their full path."""
     if not submitted.faults:
         return tuple(lines)
@@ -108,9 +110,9 @@ def _for_gpu(
     options: Options,
     question: Question,
     script: Sequence[str],
-    cluster: Cluster | None,
+    cluster: ConfiguredCluster | None,
     stated: Mapping[str, object],
-) -> Exit:
+) -> EstimateExit:
     """Print the answer for a type of GPU, independent of a cluster."""
     if question.fault is not None:
         raise question.fault
@@ -140,13 +142,13 @@ def _for_gpu(
     _print(options, question, gpu_model, found, None, None, ())
     needed = Booked.of(found[0], question.directives.confidence).n_bytes  # as sbatch decides; not the bound
     if needed <= gpu_model.memory_bytes:
-        return Exit.FINE
+        return EstimateExit.FINE
     scheduled, there = human(needed), human(gpu_model.memory_bytes)
     complain(
         f"{scheduled} does not fit on one {gpu_model.name} of {there}; "
         "try a smaller batch size, gradient checkpointing or another precision"
     )
-    return Exit.FINDINGS
+    return EstimateExit.FINDINGS
 
 
 def _wait(script: Sequence[str]) -> None:
@@ -179,7 +181,7 @@ def _print(
     question: Question,
     gpu_model: Gpu,
     found: tuple[Estimate, tuple[str, ...]] | None,
-    submitted: Submitted | None,
+    submitted: SbatchAnswer | None,
     scheduled: Scheduled | None,
     notes: tuple[str, ...],
 ) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from gpumemnet.cli import answer
-from gpumemnet.cli.around import Exit
-from gpumemnet.cli.cluster import Cluster
+from gpumemnet.cli.cluster import ConfiguredCluster
+from gpumemnet.cli.invocation import EstimateExit
 from gpumemnet.cli.options import Options, gpu_model_of, shape_of
 from gpumemnet.cli.question import Question
 from gpumemnet.cli.terminal import note
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpumemnet.cli import advice, retrace
 
 
-def advise(options: Options, question: Question, cluster: Cluster | None) -> Exit:
+def advise(options: Options, question: Question, cluster: ConfiguredCluster | None) -> EstimateExit:
     """Print the requested advice.
 
     Args:
@@ -45,11 +45,14 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
         )
     gpu_model = cluster.gpu_model if cluster is not None else gpu_model_of(options)
     estimator = options.estimator or (cluster.estimator if cluster is not None else DEFAULT)
-    capacity_bytes = gpu_model.memory_bytes
-    if cluster is not None and question.job is not None:
-        capacity_bytes = cluster.submit(question.job).capacity_bytes or capacity_bytes
+    submitted = cluster.submit(question.job) if cluster is not None and question.job is not None else None
     subject = advice.Subject(
-        directives=directives, gpu_model=gpu_model, usable_bytes=capacity_bytes, estimator=estimator
+        directives=directives,
+        gpu_model=gpu_model,
+        usable_bytes=(submitted and submitted.capacity_bytes) or gpu_model.memory_bytes,
+        estimator=estimator,
+        shards=(submitted and submitted.shards) or 0,
+        shard_bytes=(submitted and submitted.shard_bytes) or 0,
     )
     if options.plot:
         return plot_step(options.plot, subject)
@@ -70,7 +73,7 @@ def advise(options: Options, question: Question, cluster: Cluster | None) -> Exi
         name, rows = "gpus", advice.compare(subject, cluster, question.job, ask=options.ask)
         fits = any(row["fit"] for row in rows)
     click.echo(tables.as_json(name, rows) if options.as_json else tables.as_table(rows))
-    return Exit.FINE if fits else Exit.FINDINGS
+    return EstimateExit.FINE if fits else EstimateExit.FINDINGS
 
 
 def of_trace(
@@ -93,7 +96,7 @@ def of_trace(
         return of(text).booked(setup)[1].n_bytes
 
     if options.largest:
-        least_bytes = int(advice.PARTS[-1] * subject.usable_bytes)
+        least_bytes = subject.part_bytes(advice.PARTS[-1])
         if not traced.around(booked_bytes, least_bytes, subject.usable_bytes):
             note(f"no batch size above {traced.sizes[-1]} was traced; a larger one may fit")
         return "largest", advice.largest(of(traced.saved.to_text()), traced.sizes)
@@ -102,7 +105,7 @@ def of_trace(
     return "sweep", advice.sweep_sizes(of(traced.saved.to_text()), there)
 
 
-def plot_step(where: str, subject: advice.Subject) -> Exit:
+def plot_step(where: str, subject: advice.Subject) -> EstimateExit:
     """Plot memory over one step; that of a saved profile is traced again.
 
     Args:
@@ -130,4 +133,4 @@ def plot_step(where: str, subject: advice.Subject) -> Exit:
         click.echo(plot.as_text(course, base_bytes, title))
     else:
         plot.write(course, base_bytes, title, Path(where))
-    return Exit.FINE
+    return EstimateExit.FINE

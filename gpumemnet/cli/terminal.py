@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
-from gpumemnet.cli.around import PROGRAM
+from gpumemnet.cli.invocation import PROGRAM
 
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 

@@ -64,9 +64,6 @@ def as_comment(text: str, keys: Collection[str]) -> str | None:
 def closed_up(words: str) -> str:
     """Return words without spaces around `=` and commas between them; unchanged if anything is quoted.
 
-    Args:
-        words: The text after the mark.
-
     >>> closed_up(" model = a.txt, batch_size= 8 ")
     'model=a.txt batch_size=8'
     """
@@ -124,9 +121,6 @@ def quoted(words: Sequence[str], keys: Collection[str]) -> str | None:
 
 def no_summary(name: str) -> str | None:
     """Return the message for a name that is not a model summary; None if it may be one.
-
-    Args:
-        name: The value of `model=`.
 
     >>> no_summary("runs/train.py")
     'a script, not a summary; to make one, run: rad-estimate --save m.rad -- python runs/train.py'

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from gpumemnet.directives.meant import as_comment, as_directive, closed_up, paired, quoted
 from gpumemnet.directives.values import READERS, Confidence, short
-from gpumemnet.directives.words import Place, split, until_space
+from gpumemnet.directives.words import WordPlace, split, until_space
 from gpumemnet.errors import DirectiveError
 from gpumemnet.names import MpsServer, Optimizer, Policy, Precision
 from gpumemnet.training import TrainingSetup
@@ -20,6 +20,7 @@ MARK = "#RAD"
 COMMENT_MARK = "rad:"
 _DOCUMENT = r"(?<!<)<<-?[ \t]*(['\"]?)\\?([A-Za-z_]\w*)\1"
 """Start of a shell's here document, with the line that ends it."""
+_EXAMPLE = "#RAD model=FILE batch_size=N"
 _SETTINGS = frozenset(("batch_size", "seq_len", "optimizer", "precision", "gradient_checkpointing", "gpus"))
 """Keys that are part of a TrainingSetup."""
 
@@ -34,7 +35,7 @@ class Directives(NamedTuple):
         policy: The requested placement; None for the partition's default.
         memory_bytes: The memory stated by the user; None if not stated.
         retry: False if the user opted out of recovery.
-        confidence: Share of jobs that the booking must be enough for, or how to choose it; None for the partition's.
+        confidence: Share of jobs that the booking must be enough for, or `bound`; None for the partition's.
         mps_server: The requested MPS server; None for the partition's setting.
         path: Origin: the script's path, or "comment".
         line: Line of `model=`, or of the first directive; None in a comment.
@@ -68,13 +69,19 @@ def parse_script(text: str, path: str) -> Directives | None:
     """
     if MARK.lower()[1:] not in text.lower():
         return None
-    words: list[tuple[str, Place]] = []
+    words: list[tuple[str, WordPlace]] = []
     wrong: list[DirectiveError] = []
     meant: list[DirectiveError] = []
     command_line = 0
     for number, line in _own_lines(text):
-        if line.startswith(MARK) and line[len(MARK) : len(MARK) + 1] in ("", " ", "\t"):
-            place = Place(path=path, line=number)
+        if line.startswith(MARK):
+            line = line.replace("\u00a0", " ")  # pasted from a page
+        if line.rstrip() == MARK and not command_line:
+            meant.append(
+                WordPlace(path=path, line=number).error("no directive follows #RAD", f"write {_EXAMPLE}")
+            )
+        elif line.startswith(MARK) and line[len(MARK) : len(MARK) + 1] in ("", " ", "\t"):
+            place = WordPlace(path=path, line=number)
             if command_line:
                 problem, fix = (
                     "#RAD below the first command is not read",
@@ -88,7 +95,7 @@ def parse_script(text: str, path: str) -> Directives | None:
                 wrong.append(exc)
         elif not command_line and (right := as_directive(line.lstrip(), READERS)):
             meant.append(
-                Place(path=path, line=number).error(
+                WordPlace(path=path, line=number).error(
                     "is a comment, no #RAD line", f"write {short(right, 200)}"
                 )
             )
@@ -113,7 +120,7 @@ def _own_lines(text: str) -> list[tuple[int, str]]:
     return lines
 
 
-def _words(text: str, place: Place) -> list[str]:
+def _words(text: str, place: WordPlace) -> list[str]:
     """Return the words of one line.
 
     Raises:
@@ -139,22 +146,22 @@ def _words(text: str, place: Place) -> list[str]:
 def parse_comment(text: str) -> Directives | None:
     """Parse `rad:key=value,key=value` in a job's comment; the user's other text is ignored.
 
-    Args:
-        text: The comment.
-
     Returns:
         Its directives; None if it has no `rad:`.
 
     Raises:
         DirectiveError: It is malformed.
     """
-    place = Place(path="comment", line=None)
+    place = WordPlace(path="comment", line=None)
     start = _comment_start(text)
     if start is None:
         if right := as_comment(text, READERS):
             raise place.error("is no rad: directive", f"write {short(right, 200)}")
         return None
-    words = [(word, place) for word in split(until_space(text[start:]), ",", place)]
+    directive = until_space(text[start:])
+    if _comment_start(text[start + len(directive) :]) is not None:
+        raise place.error("rad: is given twice", "keep one, with commas between its directives")
+    words = [(word, place) for word in split(directive, ",", place)]
     if not words:
         right = as_comment(text[start - len(COMMENT_MARK) :], READERS) or "rad:model=FILE,batch_size=N"
         raise place.error("nothing follows rad:", f"write {short(right, 200)}")
@@ -169,7 +176,7 @@ def _comment_start(text: str) -> int | None:
 
 
 def _directives(
-    words: list[tuple[str, Place]], path: str, wrong: list[DirectiveError] | None = None
+    words: list[tuple[str, WordPlace]], path: str, wrong: list[DirectiveError] | None = None
 ) -> Directives:
     """Parse the words; report all their errors, and earlier ones, at once."""
     wrong = wrong or []
@@ -211,7 +218,7 @@ def _directives(
     )
 
 
-def _pair(word: str, place: Place) -> tuple[str, str]:
+def _pair(word: str, place: WordPlace) -> tuple[str, str]:
     """Return key and value of a word.
 
     Raises:

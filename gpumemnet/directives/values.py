@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal
 
-from gpumemnet.directives.words import Place
+from gpumemnet.directives.words import WordPlace
 from gpumemnet.errors import DirectiveError, SetupError
 from gpumemnet.names import MpsServer, Optimizer, Policy, Precision, StrEnum
 from gpumemnet.units import GIB, KIB, MIB
@@ -38,7 +38,7 @@ def short(value: str, most: int = 30) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
 
 
-def _count(key: str, value: str, place: Place) -> int:
+def _count(key: str, value: str, place: WordPlace) -> int:
     limit = MAX_GPUS if key == "gpus" else MAX_COUNT
     if value.isascii() and value.isdigit() and len(value) < 12 and 0 < int(value) <= limit:
         return int(value)
@@ -47,11 +47,13 @@ def _count(key: str, value: str, place: Place) -> int:
 
 
 def _plain(value: str, fix: str) -> str:
-    """Return the fix; for a value that needs a shell's expansion, say that there is none."""
+    """Return the fix; for a value that needs a shell's expansion, or holds the next setting, say so."""
+    if "," in value and "=" in value:
+        return f"{fix}; separate settings by spaces, without commas"
     return f"{fix}; variables are not expanded in #RAD lines" if "$" in value else fix
 
 
-def _flag(key: str, value: str, place: Place) -> bool:
+def _flag(key: str, value: str, place: WordPlace) -> bool:
     if value.lower() in _YES + _NO:
         return value.lower() in _YES
     raise place.error(f"{key}={short(value)} is neither yes nor no", f"write {key}=yes or {key}=no")
@@ -59,7 +61,7 @@ def _flag(key: str, value: str, place: Place) -> bool:
 
 def _one_of(
     names: type[StrEnum], hints: Mapping[str, str] = MappingProxyType({})
-) -> Callable[[str, str, Place], StrEnum]:
+) -> Callable[[str, str, WordPlace], StrEnum]:
     """Return a parser of names, case-insensitive.
 
     Args:
@@ -67,7 +69,7 @@ def _one_of(
         hints: The right value, by part of other tools' names.
     """
 
-    def read(key: str, value: str, place: Place) -> StrEnum:
+    def read(key: str, value: str, place: WordPlace) -> StrEnum:
         if value.lower() in tuple(names):
             return names(value.lower())
         for part, fix in hints.items():
@@ -93,14 +95,14 @@ def amount_of_memory(text: str, option: str) -> int:
         SetupError: It is not an amount.
     """
     try:
-        return _memory("memory", text, Place(path=option, line=None))
+        return _memory("memory", text, WordPlace(path=option, line=None))
     except DirectiveError as exc:
         raise SetupError(
             f"{option} {short(text)} is not an amount of memory; write for example {option} 24G"
         ) from exc
 
 
-def _memory(key: str, value: str, place: Place) -> int:
+def _memory(key: str, value: str, place: WordPlace) -> int:
     number = value.upper().removesuffix("B").removesuffix("I")
     unit = number[-1:] if number[-1:] in _UNIT_BYTES and not number[-1:].isdigit() else ""
     digits = number.removesuffix(unit)
@@ -116,7 +118,7 @@ def _memory(key: str, value: str, place: Place) -> int:
     raise place.error(f"{key}={short(value)} is not an amount of memory", fix)
 
 
-def _confidence(key: str, value: str, place: Place) -> Confidence:
+def _confidence(key: str, value: str, place: WordPlace) -> Confidence:
     if value == "bound":
         return "bound"
     try:
@@ -129,13 +131,13 @@ def _confidence(key: str, value: str, place: Place) -> Confidence:
     raise place.error(f"{key}={short(value)} is impossible", fix)
 
 
-def _text(key: str, value: str, place: Place) -> str:
+def _text(key: str, value: str, place: WordPlace) -> str:
     if "\0" in value:
         raise place.error(f"{key} contains a zero byte", "remove it")
     return value
 
 
-READERS: dict[str, Callable[[str, str, Place], Any]] = {
+READERS: dict[str, Callable[[str, str, WordPlace], Any]] = {
     "model": _text,
     "batch_size": _count,
     "seq_len": _count,

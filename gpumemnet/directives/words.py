@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gpumemnet.errors import DirectiveError
 
 
-class Place(NamedTuple):
+class WordPlace(NamedTuple):
     """Place of a word, for the error.
 
     Attributes:
@@ -45,7 +45,7 @@ def until_space(text: str) -> str:
     return text
 
 
-def split(text: str, separators: str, place: Place) -> Iterator[str]:
+def split(text: str, separators: str, place: WordPlace) -> Iterator[str]:
     """Split at separators outside quotes; remove the quotes; a word that starts with # begins a comment.
 
     As in a shell, a backslash inside double quotes escapes a double quote or a backslash.

@@ -28,11 +28,7 @@ def base_bytes(profile: ModelProfile, gpu: Gpu) -> int:
 
 
 def without_cublas_bytes(profile: ModelProfile) -> int:
-    """Return how much lower the base is because nothing multiplies matrices; 0 where something does.
-
-    Args:
-        profile: The job.
-    """
+    """Return how much lower the base is because nothing multiplies matrices; 0 where something does."""
     multiplies = profile.linears + profile.attentions + profile.recurrents > 0
     return 0 if multiplies else numbers.of("process")["without_cublas"]
 

@@ -24,9 +24,6 @@ NAMES: tuple[str, ...] = (
 def vector(profile: ModelProfile) -> list[float]:
     """Turn a profile into numbers.
 
-    Args:
-        profile: The job.
-
     Returns:
         One number per name in NAMES: logarithms (sizes in MiB), sizes as shares of the replay's reserved bytes,
         and 0 or 1 for each word.

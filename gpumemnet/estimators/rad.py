@@ -84,11 +84,7 @@ def estimate(profile: ModelProfile, gpu: Gpu) -> Estimate:
 
 
 def share_of_correction(profile: ModelProfile) -> str:
-    """Return the name of the weights' constant for the share of the correction applied to a job.
-
-    Args:
-        profile: The job.
-    """
+    """Return the name of the weights' constant for the share of the correction applied to a job."""
     if profile.source == Source.MODULE_REPR:
         return "shrink_print"
     complete = profile.source == Source.TORCHINFO and not profile.hidden_bytes

@@ -63,18 +63,16 @@ class Trees(NamedTuple):
         )
 
 
-class Learned(NamedTuple):
+class LearnedModel(NamedTuple):
     """Content of a weights file.
 
     Attributes:
-        name: Name of the estimator.
         data_sha256: Hash of the rows it was trained on.
         constants: Numbers that the estimator's formula needs, by name.
         trees: Boosted ensembles by what they answer.
         quantiles: Logarithms by which jobs exceed their estimate, by kind (`conformal.LEVELS`); empty where none are.
     """
 
-    name: str
     data_sha256: str
     constants: dict[str, float]
     trees: dict[str, Trees]
@@ -82,7 +80,7 @@ class Learned(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def load(name: str) -> Learned:
+def load(name: str) -> LearnedModel:
     """Read the weights of an estimator; later calls return the same object.
 
     Args:
@@ -99,8 +97,7 @@ def load(name: str) -> Learned:
         raise ModelFileError(
             f"{_path(name)}: trained on other features; run `python -m gpumemnet.learning.train`"
         )
-    return Learned(
-        name=name,
+    return LearnedModel(
         data_sha256=values["data_sha256"],
         constants=dict(values["constants"]),
         trees={key: Trees.from_json(tree) for key, tree in values["trees"].items()},

@@ -22,7 +22,7 @@ from gpumemnet.names import (
 )
 
 VERSION = "p4"
-"""Changes with any change of fields or of their meaning; stamps of other versions are rejected."""
+"""Changes with any change of fields or of their meaning; profiles of other versions are rejected."""
 MAX_TEXT = 600
 """Maximum length: it shares a job's comment of at most 1,024 characters with the user's text."""
 MAX_NUMBER = 1 << 52

@@ -9,7 +9,7 @@ from collections import Counter
 
 from gpumemnet.names import Group, Precision
 from gpumemnet.summaries.graph.tape import Tape
-from gpumemnet.summaries.replay.training_step import Replay
+from gpumemnet.summaries.replay.training_step import ReplayResult
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.records import ModelSummary
 from gpumemnet.units import MEGA
@@ -89,7 +89,7 @@ def largest(tape: Tape) -> Numbers:
     }
 
 
-def peaks(result: Replay) -> Numbers:
+def peaks(result: ReplayResult) -> Numbers:
     """Return the replay's peaks, in bytes."""
     return {
         "optimizer_bytes": result.optimizer_bytes,

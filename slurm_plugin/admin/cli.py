@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import click
 
 from slurm_plugin.admin.calibrate.command import calibrate
 from slurm_plugin.admin.install.command import install, uninstall
-from slurm_plugin.admin.options import Group, config_option, json_option
+from slurm_plugin.admin.options import CommandGroup, config_option, json_option
+from slurm_plugin.admin.settings import read_settings
 from slurm_plugin.admin.simulate import advise, simulate
 from slurm_plugin.admin.top.command import top
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.exits import Exit
 
 WATCH_S = 2.0
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="rad-slurm")
 def main() -> None:
     """Install, check and monitor RAD.
 
-    Exit status: 0 no findings, 1 findings, 2 wrong usage, 3 internal error.
+    Exit status: 0 nothing must be fixed, 1 findings, 2 wrong usage, 3 internal error.
     """
 
 
@@ -79,7 +78,7 @@ def metrics(config: Path, serve: str | None) -> None:
         raise ConfigError("metrics need prometheus-client: pip install 'rad-slurm[monitor]'") from exc
     from slurm_plugin.monitor.export.web import listen
 
-    registry = telling.registry_of(load_config(config), SystemClock(), once=serve is None)
+    registry = telling.registry_of(read_settings(config).config, SystemClock(), once=serve is None)
     if serve is None:
         click.echo(telling.as_text(registry), nl=False)
         return
@@ -96,7 +95,7 @@ def status(config: Path, as_json: bool, watch: bool) -> None:
     from slurm_plugin.admin.status.read import node_status
     from slurm_plugin.admin.users import name_of
 
-    settings, clock = load_config(config), SystemClock()
+    settings, clock = read_settings(config).config, SystemClock()
     if as_json:
         click.echo(status_view.as_json(node_status(settings, clock)))
         return
@@ -120,11 +119,10 @@ def why(job: str, config: Path, as_json: bool) -> None:
     Any user may run it, on any machine with Slurm's commands. It reads squeue, sinfo and each node's rad-monitor.
     """
     from slurm_plugin.admin.job_report.gather import numbered
-    from slurm_plugin.admin.top.command import readable_settings
     from slurm_plugin.admin.why import text
     from slurm_plugin.admin.why.gather import look
 
-    settings = readable_settings(config)
+    settings = read_settings(config, of_other_machines=True).config
     facts = look(numbered(job, settings), settings, SystemClock())
     click.echo(text.as_json(facts) if as_json else text.as_text(facts))
 
@@ -137,7 +135,7 @@ def history(config: Path, as_json: bool, user_id: int | None) -> None:
     """Show the observed memory peaks that later estimates use, by model; run it on the controller."""
     from slurm_plugin.admin import history as remembering
 
-    rows = remembering.peaks(Path(load_config(config).paths.state), user_id=user_id)
+    rows = remembering.peaks(Path(read_settings(config).config.paths.state), user_id=user_id)
     click.echo(remembering.as_json(rows) if as_json else remembering.as_text(rows))
 
 
@@ -157,17 +155,21 @@ def digest(config: Path, as_json: bool, days: float) -> None:
     Run it on the controller, as root, for example by cron. Jobs that still run are not in it.
     """
     from slurm_plugin.admin import digest as digesting
-    from slurm_plugin.admin import trial
+    from slurm_plugin.admin import observe_mode
     from slurm_plugin.admin.history import runs_in
     from slurm_plugin.core.history.runs import peaks_path
     from slurm_plugin.core.logs.hook_log import EVENTS
 
-    settings = load_config(config)
+    settings = read_settings(config).config
     now_s = SystemClock().now_s()
     observed: dict[str, int] = {}
-    with suppress(FileNotFoundError):
-        events = Path(settings.paths.log) / EVENTS
-        observed = trial.observed_in(events, from_s=now_s - days * digesting.DAY_S)
+    events = Path(settings.paths.log) / EVENTS
+    try:
+        observed = observe_mode.observed_in(events, from_s=now_s - days * digesting.DAY_S)
+    except FileNotFoundError:
+        pass
+    except OSError as exc:
+        raise ConfigError(f"{events}: {exc.strerror}; run this on the controller, as root") from exc
     # In observe mode no run is recorded.
     state = Path(settings.paths.state)
     runs = [] if observed and not peaks_path(state).exists() else runs_in(state)
@@ -177,7 +179,7 @@ def digest(config: Path, as_json: bool, days: float) -> None:
         return
     click.echo(digesting.as_text(found))
     if observed:
-        click.echo(trial.as_text(observed))
+        click.echo(observe_mode.as_text(observed))
 
 
 @main.command()
@@ -187,16 +189,16 @@ def learn(config: Path, as_json: bool) -> None:
     """Print how the runs of all users would change the estimates, for site_quantiles; run it on the controller."""
     from slurm_plugin.admin import learn as learning
 
-    settings = load_config(config)
-    learned = learning.learned_of(settings, now_s=SystemClock().now_s())
+    settings = read_settings(config).config
+    learned = learning.learn(settings, now_s=SystemClock().now_s())
     click.echo(learning.as_json(learned) if as_json else learning.as_text(learned, settings))
 
 
 @main.command()
-@click.argument("what", metavar="JOB | RUN...", nargs=-1)
+@click.argument("job", metavar="[JOB]", required=False)
 @config_option
 @json_option
-@click.option("--user", metavar="NAME", help="Report on the jobs of this user that ended; no JOB or RUN.")
+@click.option("--user", metavar="NAME", help="Report on the jobs of this user that ended; no JOB.")
 @click.option(
     "--days",
     type=click.FloatRange(min=0, min_open=True),
@@ -204,63 +206,36 @@ def learn(config: Path, as_json: bool) -> None:
     show_default=True,
     help="--user: number of days until now.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default="report.html",
-    show_default=True,
-    help="RUNs: output file.",
-)
-@click.option(
-    "--png", type=click.Path(path_type=Path), help="RUNs: output folder for charts as PNG (needs matplotlib)."
-)
-def report(
-    what: tuple[str, ...],
-    config: Path,
-    as_json: bool,
-    user: str | None,
-    days: float,
-    out: Path,
-    png: Path | None,
-) -> None:
-    """Report on a JOB, on a user's waste, or compare RUNs.
+def report(job: str | None, config: Path, as_json: bool, user: str | None, days: float) -> None:
+    """Report on a JOB, or on a user's waste.
 
     JOB is a job id, or ARRAY_TASK. The report shows what the job requested, its estimate, booking and usage, when and
-    where it ran,
-    which jobs shared its GPUs, and advice for the next run. With --user it shows the GPU hours that a user's jobs
-    booked and did not use. Run both on the controller, as root; the first lists what is missing. RUNs are files
-    written by bench/replay; they are compared here and on one self-contained page.
+    where it ran, which jobs shared its GPUs, and advice for the next run. With --user it shows the GPU hours that a
+    user's jobs booked and did not use. Run both on the controller, as root; the first lists what is missing.
     """
-    if bool(what) == (user is not None):
-        raise click.UsageError("give a job id, files of runs, or --user NAME")
-    if user is not None:
+    if user is not None and job is None:
         from slurm_plugin.admin import user_page as paging
         from slurm_plugin.admin.history import runs_in
         from slurm_plugin.admin.users import id_of
 
-        settings = load_config(config)
+        settings = read_settings(config).config
         runs = runs_in(Path(settings.paths.state))
         page = paging.user_page(runs, settings, user_id=id_of(user), now_s=SystemClock().now_s(), days=days)
         click.echo(paging.as_json(page) if as_json else paging.as_text(page))
         return
-    from slurm_plugin.slurm.queries.job_ids import is_job_id
+    if job is None or user is not None:
+        raise click.UsageError("give a job id, or --user NAME")
+    from slurm_plugin.admin.job_report import text
+    from slurm_plugin.admin.job_report.gather import find, numbered
+    from slurm_plugin.admin.job_report.report import report_of
+    from slurm_plugin.slurm.queries.job_ids import check_job_id
 
-    if len(what) == 1 and is_job_id(what[0]) and not Path(what[0]).exists():
-        from slurm_plugin.admin.job_report import text
-        from slurm_plugin.admin.job_report.gather import find, numbered
-        from slurm_plugin.admin.job_report.report import report_of
-
-        settings = load_config(config)
-        found = report_of(find(numbered(what[0], settings), settings, SystemClock()))
-        click.echo(text.as_json(found) if as_json else text.as_text(found))
-        if not found.known:
-            sys.exit(Exit.FINDINGS)
-        return
-    if as_json:
-        raise click.UsageError("--json goes with a job id")
-    from slurm_plugin.admin.report.command import compare
-
-    click.echo("\n".join(compare(tuple(map(Path, what)), out=out, png=png)))
+    check_job_id(job)
+    settings = read_settings(config).config
+    found = report_of(find(numbered(job, settings), settings, SystemClock()))
+    click.echo(text.as_json(found) if as_json else text.as_text(found))
+    if not found.known:
+        sys.exit(Exit.FINDINGS)
 
 
 @main.command()

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
-from slurm_plugin.admin.history import user_name
 from slurm_plugin.admin.job_report.report import slowdown_of
 from slurm_plugin.admin.table import as_table
+from slurm_plugin.admin.users import name_of
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.history.advice import LEAST_S
 from slurm_plugin.core.history.runs import Run, bound_of
-from slurm_plugin.core.units import human
+from slurm_plugin.core.units import counted, human
 
 VERSION = 1
 DAY_S = 86_400.0
@@ -88,7 +88,7 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class RunPart:
     """The part of a run inside the days, and the memory of a GPU (0: unknown)."""
 
     run: Run
@@ -128,7 +128,7 @@ def ended_in(runs: Iterable[Run], *, from_s: float, to_s: float) -> list[Run]:
     return [run for run in once.values() if run.time_s is not None and from_s < run.time_s <= to_s]
 
 
-def parts_of(ended: Iterable[Run], config: Config, *, from_s: float) -> list[Part]:
+def parts_of(ended: Iterable[Run], config: Config, *, from_s: float) -> list[RunPart]:
     """Return the parts of runs after a time, without runs that no monitor saw.
 
     Args:
@@ -137,7 +137,7 @@ def parts_of(ended: Iterable[Run], config: Config, *, from_s: float) -> list[Par
         from_s: Beginning of the time.
     """
     return [
-        Part(
+        RunPart(
             run=run,
             start_s=max(run.start_s, from_s),
             end_s=run.time_s,
@@ -185,16 +185,16 @@ def _capacity(run: Run, config: Config) -> int:
     return settings.capacity_bytes if settings else 0
 
 
-def _by_gpu(parts: Sequence[Part]) -> dict[str, list[Part]]:
+def _by_gpu(parts: Sequence[RunPart]) -> dict[str, list[RunPart]]:
     """Return the parts on each GPU, by their start; a run on an unknown GPU was alone on one."""
-    found: dict[str, list[Part]] = {}
+    found: dict[str, list[RunPart]] = {}
     for part in sorted(parts, key=lambda part: part.start_s):
         for gpu in part.run.gpus or (f"job {part.run.job_id} {part.run.restart}",):
             found.setdefault(gpu, []).append(part)
     return found
 
 
-def _held_h(parts: Sequence[Part]) -> float:
+def _held_h(parts: Sequence[RunPart]) -> float:
     """Return the hours in which GPUs had at least one job."""
     held_s = 0.0
     for some in _by_gpu(parts).values():
@@ -205,12 +205,12 @@ def _held_h(parts: Sequence[Part]) -> float:
     return held_s / _HOUR_S
 
 
-def _whole_h(parts: Sequence[Part], repeated: Sequence[Run]) -> float:
+def _whole_h(parts: Sequence[RunPart], repeated: Sequence[Run]) -> float:
     """Return the GPU hours of runs that are each alone on their GPUs, without those that were repeated."""
     lost = set(repeated)
     others: dict[tuple[int | None, int | None], dict[int | None, Run]] = {}
     for some in _by_gpu(parts).values():
-        open_parts: list[Part] = []
+        open_parts: list[RunPart] = []
         for part in some:
             open_parts = [one for one in open_parts if one.end_s > part.start_s]
             for one in open_parts:
@@ -234,8 +234,8 @@ def _repeated(ended: Sequence[Run]) -> list[Run]:
     return [run for some in by_job.values() for run in some[:-1]]
 
 
-def _overbooked(parts: Sequence[Part]) -> tuple[Overbooked, ...]:
-    by_user: dict[int, list[Part]] = {}
+def _overbooked(parts: Sequence[RunPart]) -> tuple[Overbooked, ...]:
+    by_user: dict[int, list[RunPart]] = {}
     for part in parts:
         run = part.run
         if run.outcome != "ok" or not run.peak_bytes or part.end_s - (run.start_s or 0.0) < LEAST_S:
@@ -262,7 +262,12 @@ def as_text(digest: Digest) -> str:
 
 def _lines(digest: Digest) -> Iterator[str]:
     first, last = (datetime.fromtimestamp(s).strftime("%Y-%m-%d") for s in (digest.from_s, digest.to_s))
-    yield f"Shared GPUs, {first} to {last}: {digest.jobs} jobs of {digest.users} users on {digest.gpus} GPUs"
+    jobs, users, gpus = (
+        counted(digest.jobs, "job"),
+        counted(digest.users, "user"),
+        counted(digest.gpus, "GPU"),
+    )
+    yield f"Shared GPUs, {first} to {last}: {jobs} of {users} on {gpus}"
     if digest.jobs:
         saved = f"{digest.saved_h:.1f}"
         if digest.whole_h:
@@ -274,13 +279,13 @@ def _lines(digest: Digest) -> Iterator[str]:
         yield f"GPU hours saved   {saved}"
         yield f"runs repeated     {sum(digest.rerun.values())}{f': {reruns}' if reruns else ''}"
     if digest.unseen:
-        yield f"not counted       {digest.unseen} runs that no rad-monitor saw"
+        yield f"not counted       {counted(digest.unseen, 'run')} that no rad-monitor saw"
     if digest.unsized:
-        yield f"not in booked     {digest.unsized} runs in partitions without a GPU size in rad.toml"
+        yield f"not in booked     {counted(digest.unsized, 'run')} in partitions without a GPU size in rad.toml"
     if digest.overbooked:
         rows = [
             (
-                user_name(one.user_id),
+                name_of(one.user_id),
                 str(one.runs),
                 human(one.booked_bytes),
                 human(one.peak_bytes),
@@ -297,13 +302,13 @@ def as_json(digest: Digest, observed: Mapping[str, int]) -> str:
 
     Args:
         digest: The digest.
-        observed: What observe mode would have done, as from `trial.observed_in`.
+        observed: What observe mode would have done, as from `observe_mode.observed_in`.
     """
     rounded = {
         name: round(value, 3) if isinstance(value, float) else value
         for name, value in asdict(replace(digest, overbooked=())).items()
     }
-    users = [{**asdict(one), "user": user_name(one.user_id)} for one in digest.overbooked]
+    users = [{**asdict(one), "user": name_of(one.user_id)} for one in digest.overbooked]
     row = {"version": VERSION, **rounded, "saved_h": round(digest.saved_h, 3), "overbooked": users}
     row |= {"observed": dict(observed)} if observed else {}
     return json.dumps(row, indent=1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pwd
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from slurm_plugin.admin.table import as_table
+from slurm_plugin.admin.users import name_of
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.files.append_log import NewLines
 from slurm_plugin.core.history.models import Model, from_lines, models_path
@@ -139,19 +139,11 @@ def summed(
     return list(found.values())
 
 
-def user_name(user_id: int) -> str:
-    """Return a user's name, or the number if this machine does not know it."""
-    try:
-        return pwd.getpwuid(user_id).pw_name
-    except (KeyError, OverflowError):
-        return str(user_id)
-
-
 def as_text(rows: Sequence[Peak]) -> str:
     """Return a table."""
     cells = [
         (
-            user_name(row.user_id),
+            name_of(row.user_id),
             row.model.name if row.model else "-",
             str(row.model.batch_size) if row.model else "-",
             row.profile_key,
@@ -172,7 +164,7 @@ def as_json(rows: Sequence[Peak]) -> str:
     entries = [
         {
             **dataclasses.asdict(row),
-            "user": user_name(row.user_id),
+            "user": name_of(row.user_id),
             "first": _date(row.first_s),
             "last": _date(row.last_s),
         }

@@ -23,7 +23,7 @@ from slurm_plugin.core.history.models import Model, from_lines, models_path
 from slurm_plugin.core.history.observed import is_representative
 from slurm_plugin.core.history.runs import Run, from_line, peaks_path
 from slurm_plugin.core.history.site_quantiles import LEAST_MODELS, LEAST_USERS, Observation, limits_of
-from slurm_plugin.core.history.site_quantiles_file import Learned, gpu_of, group_of, to_text
+from slurm_plugin.core.history.site_quantiles_file import LearnedQuantiles, gpu_of, group_of, to_text
 from slurm_plugin.estimate import Estimator, model_in
 
 MOST_SETUPS = 50
@@ -44,24 +44,7 @@ NOTHING = (
 )
 
 
-def learned_of(config: Config, *, now_s: float) -> Learned:
-    """Return what was learned from this site's runs.
-
-    Args:
-        config: rad.toml.
-        now_s: Seconds since the epoch.
-
-    Raises:
-        ConfigError: The runs cannot be read.
-    """
-    try:
-        return learn(config, now_s=now_s)
-    except OSError as exc:
-        path = exc.filename or Path(config.paths.state)
-        raise ConfigError(f"{path}: {exc.strerror}; run this on the controller, as root") from exc
-
-
-def as_text(learned: Learned, config: Config) -> str:
+def as_text(learned: LearnedQuantiles, config: Config) -> str:
     """Return a table with the range of each group's quantiles, and how to use them.
 
     Args:
@@ -86,7 +69,7 @@ def as_text(learned: Learned, config: Config) -> str:
     return "\n".join((as_table(HEADINGS, rows, left=(0,)), "", _WHAT, use))
 
 
-def as_json(learned: Learned) -> str:
+def as_json(learned: LearnedQuantiles) -> str:
     """Return the result as stored in the file, as JSON."""
     return json.dumps(json.loads(to_text(learned)), indent=1)
 
@@ -96,7 +79,7 @@ def _between(lowest: float, highest: float) -> str:
     return f"{lowest:.2f} to {most}"
 
 
-def learn(config: Config, *, now_s: float) -> Learned:
+def learn(config: Config, *, now_s: float) -> LearnedQuantiles:
     """Return what the runs kept in paths.state show about the current estimates.
 
     Args:
@@ -104,13 +87,18 @@ def learn(config: Config, *, now_s: float) -> Learned:
         now_s: Seconds since the epoch.
 
     Raises:
-        OSError: The runs or the models cannot be read.
+        ConfigError: The runs or the models cannot be read.
     """
     state, estimator = Path(config.paths.state), Estimator.from_config(config)
-    runs = filter(None, map(from_line, NewLines(peaks_path(state)).read()))
-    models = from_lines(NewLines(models_path(state)).read())
+    try:
+        runs = filter(None, map(from_line, NewLines(peaks_path(state)).read()))
+        models = from_lines(NewLines(models_path(state)).read())
+    except OSError as exc:
+        raise ConfigError(
+            f"{exc.filename or state}: {exc.strerror}; run this on the controller, as root"
+        ) from exc
     found = {name: limits_of(seen) for name, seen in observed(runs, models, config, estimator, now_s).items()}
-    return Learned(
+    return LearnedQuantiles(
         made_for=estimator.made_for,
         time_s=now_s,
         groups={name: limits for name, limits in found.items() if limits is not None},

@@ -35,7 +35,7 @@ _FROM_ZERO = (EventKind.SUBMITTED, EventKind.TROUBLE, EventKind.BUG)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ControllerState:
     """State of the controller at one moment.
 
     Attributes:
@@ -55,7 +55,7 @@ class Seen:
     undecided: int | None = None
 
 
-def look(config: Config, clock: Clock) -> Seen:
+def look(config: Config, clock: Clock) -> ControllerState:
     """Query radd and Slurm.
 
     Args:
@@ -71,7 +71,7 @@ def look(config: Config, clock: Clock) -> Seen:
         waiting = waiting_jobs(slurm_conf=config.paths.slurm_conf)
     except SlurmError:
         waiting = None
-    return Seen(
+    return ControllerState(
         time_s=clock.now_s(),
         radd_up=up,
         radd_answer_s=took_s if up else None,
@@ -84,7 +84,7 @@ def look(config: Config, clock: Clock) -> Seen:
 class ControllerMetrics(Collector):
     """Prometheus collector of the controller's state."""
 
-    def __init__(self, look: Callable[[], Seen], counts: HookCounts, clock: Clock) -> None:
+    def __init__(self, look: Callable[[], ControllerState], counts: HookCounts, clock: Clock) -> None:
         """Set up the collector.
 
         Args:
@@ -94,7 +94,7 @@ class ControllerMetrics(Collector):
         """
         self._look, self._counts, self._clock = look, counts, clock
         self._lock = Lock()
-        self._seen: Seen | None = None
+        self._seen: ControllerState | None = None
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric."""
@@ -115,7 +115,7 @@ class ControllerMetrics(Collector):
         yield from _of_queue(seen)
 
 
-def _of_radd(seen: Seen) -> Iterator[Metric]:
+def _of_radd(seen: ControllerState) -> Iterator[Metric]:
     yield GaugeMetricFamily("rad_radd_up", "1 if radd answers", value=int(seen.radd_up))
     took = GaugeMetricFamily("rad_radd_answer_seconds", "How long radd took to answer a ping")
     if seen.radd_answer_s is not None:
@@ -131,7 +131,7 @@ def _of_radd(seen: Seen) -> Iterator[Metric]:
     yield GaugeMetricFamily("rad_radd_leaves_jobs", text, value=int(seen.radd_leaves_jobs))
 
 
-def _of_queue(seen: Seen) -> Iterator[Metric]:
+def _of_queue(seen: ControllerState) -> Iterator[Metric]:
     known = "1 if Slurm reported the queue"
     yield GaugeMetricFamily("rad_queue_known", known, value=int(seen.waiting is not None))
     jobs = GaugeMetricFamily(

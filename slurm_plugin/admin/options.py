@@ -23,7 +23,7 @@ class Command(click.Command):
             return super().invoke(ctx)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of such commands."""
 
     command_class = Command

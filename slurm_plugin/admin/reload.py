@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slurm_plugin.core.config.load import load_config
+from slurm_plugin.core.config.last_good import acceptable
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.process.run import run
+from slurm_plugin.radd.submission.prepare import checked_estimator
 
 UNITS = ("radd", "rad-monitor")
 _COMMAND_S = 10.0
@@ -16,9 +17,9 @@ def reload_units(config: Path) -> tuple[list[str], bool]:
     """Return a line for each daemon, and whether all that run here use the new rad.toml.
 
     Raises:
-        ConfigError: rad.toml is invalid; no daemon was notified.
+        ConfigError: radd or rad-monitor would refuse rad.toml; no daemon was notified.
     """
-    load_config(config)
+    checked_estimator(acceptable(config), config)
     lines, good, reached = [], True, 0
     for unit in UNITS:
         try:

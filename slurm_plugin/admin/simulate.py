@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, get_args
 
 import click
 
@@ -22,6 +22,7 @@ def _release(_context: click.Context, _option: click.Parameter, text: str) -> Ve
         raise click.BadParameter(str(exc)) from None
 
 
+# Options are named as the fields of SimulationQuestion that they give.
 _cluster_options = all_of(
     click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, help="Number of nodes."),
     click.option(
@@ -37,6 +38,7 @@ _cluster_options = all_of(
     ),
     click.option(
         "--bf-min-age-reserve",
+        "min_age_reserve_s",
         type=click.FloatRange(0.0),
         default=0.0,
         show_default=True,
@@ -65,6 +67,7 @@ _settings_options = all_of(
 @click.option(
     "--baseline",
     type=click.Choice(["whole", "hand"]),
+    callback=lambda _context, _option, value: value or "rad",
     help="Simulate without RAD: whole GPUs, or shards requested by users.",
 )
 @click.option(
@@ -122,100 +125,45 @@ _settings_options = all_of(
 @_settings_options
 @json_option
 def simulate(
-    trace: Path,
-    nodes: int,
-    gpus_per_node: int,
-    gpu_memory_mib: int,
-    slurm: Version,
-    bf_min_age_reserve: float,
     policy: PolicyName | None,
-    baseline: Literal["whole", "hand"] | None,
-    estimates: Literal["measured", "oracle", "none"],
-    on_saturated: Literal["place", "wait"] | None,
-    pin: Literal["slurm", "bound"],
-    compress: float,
-    start_up_s: float,
-    backfill_s: float,
-    slot_min: float | None,
-    users: int | None,
-    seed: int,
+    on_saturated: str | None,
     changes: tuple[str, ...],
     config: Path | None,
-    partition: str | None,
     as_json: bool,
+    **asked: Any,
 ) -> None:
     """Simulate the jobs of TRACE on a cluster and print the results.
 
     TRACE is CSV with arrival_s, workload, gpus, duration_min and mem_mib, or the output of sacct --parsable.
     """
     from slurm_plugin.simulate import command
-    from slurm_plugin.simulate.question import Question
+    from slurm_plugin.simulate.question import SimulationQuestion
 
-    settings = command.settings_of(config, partition, slurm)
-    if policy is not None:
-        settings = replace(settings, policy=policy)
-    if on_saturated is not None:
-        settings = replace(settings, on_saturated=on_saturated)
-    settings = command.with_changes(settings, changes)
-    question = Question(
-        trace=trace,
-        nodes=nodes,
-        gpus_per_node=gpus_per_node,
-        gpu_memory_mib=gpu_memory_mib,
-        slurm=slurm,
-        min_age_reserve_s=bf_min_age_reserve,
-        settings=settings,
-        baseline=baseline or "rad",
-        estimates=estimates,
-        pin=pin,
-        compress=compress,
-        start_up_s=start_up_s,
-        backfill_s=backfill_s,
-        slot_min=slot_min,
-        partition=partition,
-        users=users,
-        seed=seed,
-    )
+    settings = command.settings_of(config, asked["partition"], asked["slurm"])
+    chosen = {"policy": policy, "on_saturated": on_saturated}
+    changes = (*(f"{key}={value}" for key, value in chosen.items() if value is not None), *changes)
+    question = SimulationQuestion(settings=command.with_changes(settings, changes), **asked)
     figures = command.simulate(question, SystemClock(), show_progress=not as_json and sys.stderr.isatty())
-    click.echo(command.as_json(figures) if as_json else command.as_text(figures))
+    click.echo(json.dumps(figures) if as_json else command.as_text(figures))
 
 
 @click.command(cls=Command)
-@click.argument("jobs", type=click.Path(path_type=Path))
+@click.argument("trace", metavar="JOBS", type=click.Path(path_type=Path))
 @_cluster_options
 @click.option(
     "--assume-mib",
+    "assumed_mib",
     type=click.IntRange(1),
     help="Peak of one-GPU jobs without a peak in JOBS; default: they get a whole GPU.",
 )
 @_settings_options
 @json_option
-def advise(
-    jobs: Path,
-    nodes: int,
-    gpus_per_node: int,
-    gpu_memory_mib: int,
-    slurm: Version,
-    bf_min_age_reserve: float,
-    assume_mib: int | None,
-    config: Path | None,
-    partition: str | None,
-    as_json: bool,
-) -> None:
+def advise(config: Path | None, as_json: bool, **asked: Any) -> None:
     """Estimate what GPU sharing would have changed for JOBS, the output of sacct --parsable."""
     from slurm_plugin.simulate import advice, command
-    from slurm_plugin.simulate.question import Question
+    from slurm_plugin.simulate.question import SimulationQuestion
 
-    question = Question(
-        trace=jobs,
-        nodes=nodes,
-        gpus_per_node=gpus_per_node,
-        gpu_memory_mib=gpu_memory_mib,
-        slurm=slurm,
-        min_age_reserve_s=bf_min_age_reserve,
-        settings=command.settings_of(config, partition, slurm),
-        partition=partition,
-        assumed_mib=assume_mib,
-    )
+    settings = command.settings_of(config, asked["partition"], asked["slurm"])
+    question = SimulationQuestion(settings=settings, **asked)
     found = advice.advise(question, SystemClock(), show_progress=not as_json and sys.stderr.isatty())
     click.echo(advice.as_json(found) if as_json else advice.as_text(found))

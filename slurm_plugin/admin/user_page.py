@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
-from slurm_plugin.admin.digest import DAY_S, Digest, Part, digest_of, ended_in, parts_of
-from slurm_plugin.admin.history import user_name
+from slurm_plugin.admin.digest import DAY_S, Digest, RunPart, digest_of, ended_in, parts_of
 from slurm_plugin.admin.table import as_table
+from slurm_plugin.admin.users import name_of
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.history.advice import next_time
 from slurm_plugin.core.history.runs import Run
-from slurm_plugin.core.units import human
+from slurm_plugin.core.units import counted, human
 
 VERSION = 1
 MOST_RUNS = 10
@@ -34,7 +34,7 @@ class UserPage:
     user_id: int
     digest: Digest
     unused_h: float
-    runs: tuple[Part, ...]
+    runs: tuple[RunPart, ...]
     advice: tuple[tuple[str, int], ...]
 
 
@@ -78,14 +78,14 @@ def as_json(page: UserPage) -> str:
     """Return the page as JSON."""
     runs = [{**asdict(part.run), "unused_h": round(part.unused_h, 3)} for part in page.runs]
     sums = {name: value for name, value in asdict(page.digest).items() if name not in ("users", "overbooked")}
-    row = {"version": VERSION, "user_id": page.user_id, "user": user_name(page.user_id), **sums}
+    row = {"version": VERSION, "user_id": page.user_id, "user": name_of(page.user_id), **sums}
     return json.dumps({**row, "unused_h": page.unused_h, "runs": runs, "advice": page.advice}, indent=1)
 
 
 def _lines(page: UserPage) -> Iterator[str]:
     found = page.digest
     days = (found.to_s - found.from_s) / DAY_S
-    yield f"{user_name(page.user_id)}: {found.jobs} jobs ended in the last {days:g} days"
+    yield f"{name_of(page.user_id)}: {counted(found.jobs, 'job')} ended in the last {counted(days, 'day')}"
     if not found.jobs:
         return
     yield f"GPU hours booked  {found.booked_h:.1f}"
@@ -93,17 +93,17 @@ def _lines(page: UserPage) -> Iterator[str]:
     yield f"GPU hours unused  {page.unused_h:.1f}, booked above what the peaks need"
     yield f"runs repeated     {sum(found.rerun.values())}"
     if found.unseen:
-        yield f"not counted       {found.unseen} runs that no rad-monitor saw"
+        yield f"not counted       {counted(found.unseen, 'run')} that no rad-monitor saw"
     if found.unsized:
-        yield f"not in booked     {found.unsized} runs in partitions without a GPU size in rad.toml"
+        yield f"not in booked     {counted(found.unsized, 'run')} in partitions without a GPU size in rad.toml"
     if page.runs:
         yield ""
         yield as_table(_HEADINGS, [_row(part) for part in page.runs])
     for text, count in page.advice:
-        yield f"advice for {count} run{'s' * (count > 1)}: {text}"
+        yield f"advice for {counted(count, 'run')}: {text}"
 
 
-def _row(part: Part) -> tuple[str, ...]:
+def _row(part: RunPart) -> tuple[str, ...]:
     run = part.run
     job = f"{run.job_id}" + (f" run {run.restart + 1}" if run.restart else "")
     booked, peak = human(part.booked_bytes), human(run.peak_bytes or 0)

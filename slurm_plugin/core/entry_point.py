@@ -1,4 +1,4 @@
-"""How programs that users and systemd start end: one line gives the reason, and the exit status its kind.
+"""End programs that users and systemd start with one line for the reason and an exit status for its kind.
 
 | status | means |
 |---|---|
@@ -49,27 +49,21 @@ def plain_end(program: str, *, passes: tuple[type[BaseException], ...] = ()) -> 
         print(f"{program}: {exc}", file=sys.stderr, flush=True)
         sys.exit(Exit.USAGE if isinstance(exc, _CALLERS_FAULT) else Exit.FINDINGS)
     except Exception as exc:  # noqa: BLE001 - last resort of every program: a bug ends in one line, too
-        where = keep_traceback(program, exc)
+        where = _keep_traceback(program, exc)
         line = " ".join(f"{type(exc).__name__}: {exc}".split())
         print(f"{program}: internal error, please report it: {line}; {where}", file=sys.stderr, flush=True)
         sys.exit(Exit.BUG)
 
 
-def keep_traceback(program: str, error: BaseException, *, folders: tuple[Path, ...] | None = None) -> str:
-    """Append an error's traceback to a file, and return where.
-
-    Args:
-        program: The program that failed.
-        error: The unexpected error.
-        folders: Where to try in turn; None for the log folder, if this user may write to it, then the user's own.
-    """
+def _keep_traceback(program: str, error: BaseException) -> str:
+    """Append an error's traceback to a file in the log folder, else in the user's own; return where."""
     import platform
     import traceback
 
     text = "".join(traceback.format_exception(error))
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    head = f"{stamp} {program} {' '.join(sys.argv[1:])}\nPython {platform.python_version()}\n"
-    for folder in _folders() if folders is None else folders:
+    now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    head = f"{now} {program} {' '.join(sys.argv[1:])}\nPython {platform.python_version()}\n"
+    for folder in _folders():
         path = folder / BUG_LOG
         try:
             folder.mkdir(mode=0o755, parents=True, exist_ok=True)

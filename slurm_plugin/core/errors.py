@@ -15,6 +15,19 @@ class ConfigError(RadError):
     """rad.toml is missing, unreadable or has an impossible value."""
 
 
+class SettingError(ConfigError):
+    """A key of rad.toml is unknown or has an impossible value.
+
+    Attributes:
+        key: The key with its table, "partition.gpu.policy".
+        problem: The text after the file: the key, what is wrong and the fix.
+    """
+
+    def __init__(self, origin: str, key: str, problem: str) -> None:
+        super().__init__(f"{origin}: {problem}")
+        self.key, self.problem = key, problem
+
+
 class WireError(RadError):
     """A message or signed booking from outside is malformed, too long or not RAD's."""
 

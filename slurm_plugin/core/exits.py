@@ -1,4 +1,4 @@
-"""What Slurm does for each exit status of a hook, and what RAD's hooks therefore return.
+"""Exit statuses of RAD's commands, and of its hooks because of what Slurm does for each.
 
 Source: https://slurm.schedmd.com/prolog_epilog.html, "Failure Handling".
 

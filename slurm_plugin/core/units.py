@@ -106,6 +106,20 @@ def human(n_bytes: int) -> str:
     return f"{n_bytes / GIB:.1f} GiB" if n_bytes >= GIB else f"{to_mib_up(n_bytes)} MiB"
 
 
+def counted(count: float, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one.
+
+    Args:
+        count: The number.
+        noun: A noun whose plural ends in s.
+
+    >>> counted(1, "GPU"), counted(0, "job"), counted(1.5, "day"), counted(1_500_000, "run")
+    ('1 GPU', '0 jobs', '1.5 days', '1500000 runs')
+    """
+    number = count if isinstance(count, int) else f"{count:g}"
+    return f"{number} {noun}{'s' * (count != 1)}"
+
+
 def percentile(share: float) -> str:
     """Return a share of jobs as a percentile.
 

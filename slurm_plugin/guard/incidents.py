@@ -11,7 +11,7 @@ from typing import Literal
 
 from slurm_plugin.core.records.node import Diagnosis, Outcome
 from slurm_plugin.core.units import MIB
-from slurm_plugin.guard.finding import Finding
+from slurm_plugin.guard.violation import Violation
 
 KEPT_S = 900.0
 MOST = 200
@@ -46,7 +46,7 @@ class Incident:
     """One incident.
 
     Attributes:
-        kind: As a finding's; "fault": an invalid memory access of the only job on an MPS server; "server": an MPS
+        kind: As a violation's; "fault": an invalid memory access of the only job on an MPS server; "server": an MPS
             server ended with the jobs on it, and which of them caused that, if any, is not known.
         gpu: UUID of the GPU.
         first_s: When it was first seen, seconds since the epoch.
@@ -75,26 +75,26 @@ class Incident:
     detail: str = ""
 
 
-def incident_of(finding: Finding, *, now_s: float, stopped: bool = False) -> Incident:
-    """Return the incident of a finding.
+def incident_of(violation: Violation, *, now_s: float, stopped: bool = False) -> Incident:
+    """Return the incident of a violation.
 
     Args:
-        finding: The violation.
+        violation: The violation.
         now_s: Seconds since the epoch.
         stopped: Whether the job is stopped for it now.
     """
     return Incident(
-        kind=finding.kind,
-        gpu=finding.gpu,
+        kind=violation.kind,
+        gpu=violation.gpu,
         first_s=now_s,
         last_s=now_s,
-        culprit=finding.job_id,
-        culprit_user_id=finding.user_id,
-        restart=finding.restart,
-        least_free_bytes=finding.free_bytes,
+        culprit=violation.job_id,
+        culprit_user_id=violation.user_id,
+        restart=violation.restart,
+        least_free_bytes=violation.free_bytes,
         stopped=stopped,
-        rerun=stopped and finding.response == "requeue",
-        detail=finding.sentence(),
+        rerun=stopped and violation.response == "requeue",
+        detail=violation.sentence(),
     )
 
 
@@ -139,7 +139,7 @@ class Ended:
     Attributes:
         job_id: The job.
         restart: Restart count of the run that ended.
-        gpus: UUIDs of the GPUs it held.
+        gpus: UUIDs of the GPUs allocated to it.
         limit_bytes: Memory guaranteed to it on each GPU: a job above its booking is never a victim.
         outcome: Why it ended, according to its output.
         left_s: When the monitor last saw it on a GPU, seconds since the epoch; None if never.

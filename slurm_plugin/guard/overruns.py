@@ -10,44 +10,44 @@ from typing import Literal
 from slurm_plugin.core.placement.candidate import memory_use
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import MIB
-from slurm_plugin.guard.finding import Finding
-from slurm_plugin.guard.sample import Sample, Share
+from slurm_plugin.guard.sample import JobUsageOnGpu, Sample
+from slurm_plugin.guard.violation import Violation
 
 TOLERANCE_BYTES = 512 * MIB
 """Usage allowed above the booking: one more CUDA context (532 MiB on an H200) is no overrun."""
 
 
-def overruns(reading: GpuReading, shares: Sequence[Share], sample: Sample) -> Iterator[Finding]:
+def overruns(reading: GpuReading, usages: Sequence[JobUsageOnGpu], sample: Sample) -> Iterator[Violation]:
     """Find jobs above their booking or their limit, and decide which of them are stopped.
 
-    | usage         | the job                                            | finding  | response                  |
-    |---------------|----------------------------------------------------|----------|---------------------------|
-    | above limit   | bypassed MPS, or dropped its own limit             | memory   | `on_overrun`              |
-    | above limit   | is ending, or is chosen to free memory             | memory   | `on_overrun`              |
-    | above limit   | any other                                          | memory   | warn                      |
-    | above booking | is ending, or is chosen to free memory             | overrun  | requeue: it did no wrong  |
-    | above booking | any other                                          | none     |                           |
-    | within it     | any                                                | none     |                           |
+    | usage         | the job                                            | violation | response                  |
+    |---------------|----------------------------------------------------|-----------|---------------------------|
+    | above limit   | bypassed MPS, or dropped its own limit             | memory    | `on_overrun`              |
+    | above limit   | is ending, or is chosen to free memory             | memory    | `on_overrun`              |
+    | above limit   | any other                                          | memory    | warn                      |
+    | above booking | is ending, or is chosen to free memory             | overrun   | requeue: it did no wrong  |
+    | above booking | any other                                          | none      |                           |
+    | within it     | any                                                | none      |                           |
 
     Where `on_overrun` is "warn", every response is a warning. `_chosen_to_free_memory` chooses at most one job. Memory
     of jobs that are ending counts as free, both what they use and what they booked.
 
     Args:
         reading: The GPU.
-        shares: Usage of the jobs on it.
+        usages: Usage of the jobs on it.
         sample: The whole sample.
     """
     jobs = [
-        _Usage.of(share, sample)
-        for share in shares
-        if share.allocation.kind == "shared" and reading.uuid in share.allocation.gpus
+        _Usage.of(usage, sample)
+        for usage in usages
+        if usage.allocation.kind == "shared" and reading.uuid in usage.allocation.gpus
     ]
     chosen = _chosen_to_free_memory(jobs, reading, sample)
     for job in jobs:
         stopped = job.bypassed_mps or job.ending or job is chosen
-        finding = _finding(job, stopped=stopped)
-        if finding is not None:
-            yield finding
+        violation = _violation(job, stopped=stopped)
+        if violation is not None:
+            yield violation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,46 +55,46 @@ class _Usage:
     """Usage of a shared job on one of its GPUs, compared with its booking and its limit.
 
     Attributes:
-        share: The job and its processes.
+        usage: The job and its processes.
         level: The highest of the two that it exceeds; a limit only by more than the tolerance.
         bypassed_mps: It exceeds a limit that MPS enforces, which is possible only outside MPS.
         ending: It was stopped a moment ago, or it is stopped now because it bypassed MPS.
     """
 
-    share: Share
+    usage: JobUsageOnGpu
     level: Literal["within booking", "above booking", "above limit"]
     bypassed_mps: bool
     ending: bool
 
     @classmethod
-    def of(cls, share: Share, sample: Sample) -> _Usage:
+    def of(cls, usage: JobUsageOnGpu, sample: Sample) -> _Usage:
         """Compare a job's usage with what it may use."""
         bypassed_mps = False
         level: Literal["within booking", "above booking", "above limit"] = "within booking"
-        if share.total_bytes > share.allocation.limit_bytes + TOLERANCE_BYTES:
-            level, bypassed_mps = "above limit", share.key in sample.mine.capped
-        elif share.excess_bytes > 0:
+        if usage.total_bytes > usage.allocation.limit_bytes + TOLERANCE_BYTES:
+            level, bypassed_mps = "above limit", usage.key in sample.mine.capped
+        elif usage.excess_bytes > 0:
             level = "above booking"
-        ending = share.run in sample.leaving or (bypassed_mps and share.settings.on_overrun != "warn")
-        return cls(share=share, level=level, bypassed_mps=bypassed_mps, ending=ending)
+        ending = usage.run in sample.leaving or (bypassed_mps and usage.settings.on_overrun != "warn")
+        return cls(usage=usage, level=level, bypassed_mps=bypassed_mps, ending=ending)
 
     @property
     def above_estimate_bytes(self) -> int:
         """Return by how much it exceeds its estimate, or its booking if that is smaller or alone known."""
-        allocation = self.share.allocation
+        allocation = self.usage.allocation
         expected_bytes = (
             allocation.booked_bytes if allocation.estimate_bytes is None else allocation.estimate_bytes
         )
-        return self.share.total_bytes - min(expected_bytes, allocation.booked_bytes)
+        return self.usage.total_bytes - min(expected_bytes, allocation.booked_bytes)
 
 
-def _finding(job: _Usage, *, stopped: bool) -> Finding | None:
+def _violation(job: _Usage, *, stopped: bool) -> Violation | None:
     """Return the row of the decision table that applies to a job."""
-    allocation, on_overrun = job.share.allocation, job.share.settings.on_overrun
+    allocation, on_overrun = job.usage.allocation, job.usage.settings.on_overrun
     if job.level == "above limit":
-        return job.share.finding("memory", allocation.limit_bytes, on_overrun if stopped else "warn")
+        return job.usage.violation("memory", allocation.limit_bytes, on_overrun if stopped else "warn")
     if job.level == "above booking" and stopped:
-        return job.share.finding(
+        return job.usage.violation(
             "overrun", allocation.booked_bytes, "warn" if on_overrun == "warn" else "requeue"
         )
     return None
@@ -123,18 +123,18 @@ def _chosen_to_free_memory(jobs: Sequence[_Usage], reading: GpuReading, sample: 
 
 
 def _stop_order(job: _Usage) -> tuple[bool, int]:
-    return job.share.settings.on_overrun != "warn", job.above_estimate_bytes
+    return job.usage.settings.on_overrun != "warn", job.above_estimate_bytes
 
 
 def _spare_bytes(jobs: Sequence[_Usage], reading: GpuReading, sample: Sample) -> int:
     """Return the memory left once ending jobs are gone and all others have what they booked; below 0 if too little."""
-    ended = {*sample.leaving, *(job.share.run for job in jobs if job.ending)}
+    ended = {*sample.leaving, *(job.usage.run for job in jobs if job.ending)}
     staying = [
         allocation
         for allocation in sample.ledger.on(reading.uuid)
         if (allocation.job_id, allocation.restart) not in ended
     ]
-    free_bytes = reading.free_bytes + sum(job.share.total_bytes for job in jobs if job.ending)
+    free_bytes = reading.free_bytes + sum(job.usage.total_bytes for job in jobs if job.ending)
     return free_bytes - memory_use(reading, staying, sample.owners).untouched_bytes
 
 
@@ -145,9 +145,9 @@ def _above_booking_by_user(jobs: Sequence[_Usage]) -> list[_Usage]:
     """
     excess_bytes: Counter[int] = Counter()
     for job in jobs:
-        excess_bytes[job.share.allocation.user_id] += job.share.excess_bytes
+        excess_bytes[job.usage.allocation.user_id] += job.usage.excess_bytes
     return [
         job
         for job in jobs
-        if job.level != "within booking" and excess_bytes[job.share.allocation.user_id] > TOLERANCE_BYTES
+        if job.level != "within booking" and excess_bytes[job.usage.allocation.user_id] > TOLERANCE_BYTES
     ]

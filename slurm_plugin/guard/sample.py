@@ -10,7 +10,7 @@ from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.records.node import Allocation
-from slurm_plugin.guard.finding import Finding, Kind, Response
+from slurm_plugin.guard.violation import Response, Violation, ViolationKind
 from slurm_plugin.monitor.attribution import Traced
 
 
@@ -62,12 +62,12 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class JobUsageOnGpu:
     """Usage of one job on one GPU.
 
     Attributes:
         reading: The GPU.
-        allocation: The job's reservation, of this GPU or of others.
+        allocation: The job's allocation, of this GPU or of others.
         settings: Settings of its partition.
         rows: Its processes on this GPU.
     """
@@ -97,13 +97,13 @@ class Share:
         """Return the usage above its booking."""
         return max(0, self.total_bytes - self.allocation.booked_bytes)
 
-    def finding(
+    def violation(
         self,
-        kind: Kind,
+        kind: ViolationKind,
         limit_bytes: int,
         response: Response,
         rows: tuple[tuple[GpuProcess, Process], ...] | None = None,
-    ) -> Finding:
+    ) -> Violation:
         """Return the job's violation.
 
         Args:
@@ -113,7 +113,7 @@ class Share:
             rows: The processes that caused it; None for all of the job's.
         """
         counted = self.rows if rows is None else rows
-        return Finding(
+        return Violation(
             kind=kind,
             gpu=self.reading.uuid,
             job_id=self.allocation.job_id,

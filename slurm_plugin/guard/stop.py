@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
-from slurm_plugin.core.clock import Clock
-from slurm_plugin.core.process.identity import PROC, Process
-from slurm_plugin.guard.finding import Finding
+from slurm_plugin.core.clock import Clock, SystemClock
+from slurm_plugin.core.process.identity import Process
+from slurm_plugin.guard.violation import Violation
 from slurm_plugin.slurm.node.processes import processes_of
 
 ROUNDS = 20
@@ -19,28 +18,18 @@ PAUSE_S = 0.1
 """Time to follow a job that starts processes as fast as they end; the next sample continues."""
 
 
-class Stopper:
-    """Ends jobs: the GPU processes at once, the others in a separate thread."""
-
-    def __init__(self, clock: Clock, *, proc: Path = PROC) -> None:
-        self._clock = clock
-        self._proc = proc
-
-    def stop(self, finding: Finding) -> None:
-        """End the job of a finding."""
-        for process in finding.processes:
-            process.kill()
-        if finding.job_id is not None and finding.user_id:  # never root's
-            threading.Thread(
-                target=end_job,
-                args=(finding.job_id, finding.user_id, self._clock),
-                kwargs={"processes": self._processes},
-                name=f"stop-{finding.job_id}",
-                daemon=True,
-            ).start()
-
-    def _processes(self, job_id: int, user_id: int) -> tuple[Process, ...]:
-        return processes_of(job_id, user_id, proc=self._proc)
+def stop(violation: Violation) -> None:
+    """End the job of a violation: its GPU processes at once, the others in a separate thread."""
+    for process in violation.processes:
+        process.kill()
+    if violation.job_id is not None and violation.user_id:  # never root's
+        threading.Thread(
+            target=end_job,
+            args=(violation.job_id, violation.user_id, SystemClock()),
+            kwargs={"processes": processes_of},
+            name=f"stop-{violation.job_id}",
+            daemon=True,
+        ).start()
 
 
 def end_job(

@@ -1,11 +1,11 @@
-"""Confirm violations: a finding counts once two samples agree on it."""
+"""Confirm violations: one counts once two samples agree on it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from slurm_plugin.guard.finding import Finding, Kind
+from slurm_plugin.guard.violation import Violation, ViolationKind
 
 NEEDED = 2
 """Samples needed: in a single one, a pid may have changed its owner between two queries."""
@@ -16,7 +16,7 @@ REMEMBERED_S = 30.0
 AGAIN_AFTER_S = 5.0
 """Time that a stopped job may take to end; then it is stopped again."""
 
-Key = tuple[Kind, int | None, int, str]
+Key = tuple[ViolationKind, int | None, int, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +36,16 @@ class Strike:
     stops: bool = False
 
 
-def key_of(finding: Finding) -> Key:
-    """Return what makes two findings the same: the run of a job, or an unmanaged process, on one GPU."""
-    subject = finding.job_id if finding.job_id is not None else -finding.processes[0].pid
-    return finding.kind, subject, finding.restart, finding.gpu
+def key_of(violation: Violation) -> Key:
+    """Return what makes two violations the same: the run of a job, or an unmanaged process, on one GPU."""
+    subject = violation.job_id if violation.job_id is not None else -violation.processes[0].pid
+    return violation.kind, subject, violation.restart, violation.gpu
 
 
 def confirmed(
-    found: Iterable[Finding], strikes: Mapping[Key, Strike], *, now_s: float
-) -> tuple[dict[Key, Strike], tuple[Finding, ...]]:
-    """Return the updated strikes, and the confirmed findings that must be acted on.
+    found: Iterable[Violation], strikes: Mapping[Key, Strike], *, now_s: float
+) -> tuple[dict[Key, Strike], tuple[Violation, ...]]:
+    """Return the updated strikes, and the confirmed violations that must be acted on.
 
     Args:
         found: Violations in this sample.
@@ -54,14 +54,14 @@ def confirmed(
     """
     after = {key: strike for key, strike in strikes.items() if now_s - strike.last_s <= REMEMBERED_S}
     sure = []
-    for finding in found:
-        key = key_of(finding)
+    for violation in found:
+        key = key_of(violation)
         before = after.get(key, Strike(count=0, last_s=now_s))
         seen = replace(before, count=before.count + 1, last_s=now_s)
-        stops = finding.response != "warn"
+        stops = violation.response != "warn"
         if seen.count >= NEEDED and _is_due(before, stops=stops, now_s=now_s):
             seen = replace(seen, notified_s=now_s, stops=stops)
-            sure.append(finding)
+            sure.append(violation)
         after[key] = seen
     return after, tuple(sure)
 

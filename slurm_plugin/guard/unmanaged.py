@@ -1,4 +1,4 @@
-"""Processes that no reservation covers, on a GPU that one job holds as a whole."""
+"""Processes that no allocation covers, on a GPU that one job holds as a whole."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.units import MIB
-from slurm_plugin.guard.finding import Finding
+from slurm_plugin.guard.violation import Violation
 from slurm_plugin.monitor.attribution import Traced
 
 UNMANAGED_BYTES = 64 * MIB
@@ -16,19 +16,19 @@ UNMANAGED_BYTES = 64 * MIB
 
 def unmanaged_on(
     reading: GpuReading, ledger: Ledger, unmanaged: Sequence[tuple[GpuProcess, Traced]]
-) -> Iterator[Finding]:
-    """Find processes without a reservation on a GPU that one job holds as a whole.
+) -> Iterator[Violation]:
+    """Find processes without an allocation on a GPU that one job holds as a whole.
 
     Args:
         reading: The GPU.
         ledger: The allocations.
-        unmanaged: Its processes without a reservation, and their owners.
+        unmanaged: Its processes without an allocation, and their owners.
     """
     if not any(allocation.kind == "whole" for allocation in ledger.on(reading.uuid)):
         return
     for row, one in unmanaged:
         if (row.memory_bytes or 0) >= UNMANAGED_BYTES:
-            yield Finding(
+            yield Violation(
                 kind="unmanaged",
                 gpu=reading.uuid,
                 job_id=one.job_id,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config.load import Config
@@ -18,19 +17,19 @@ from slurm_plugin.core.ledger.requeued_jobs import lacking_bytes, waiting_jobs
 from slurm_plugin.core.logs.daemon_log import about
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
-from slurm_plugin.core.placement.servers import is_shared, user_of
+from slurm_plugin.core.placement.server_keys import is_shared, user_of
 from slurm_plugin.core.process.identity import PROC, Process
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.node import Allocation
-from slurm_plugin.guard.faults import Seen, fault_incident
-from slurm_plugin.guard.finding import Finding
-from slurm_plugin.guard.findings import findings
+from slurm_plugin.guard.ended_servers import ended_servers
 from slurm_plugin.guard.incident_file import read_incidents, write_incidents
 from slurm_plugin.guard.incidents import Incident, incident_of, with_incidents
 from slurm_plugin.guard.leaving import Leaving
+from slurm_plugin.guard.mps_faults import SampledProcess, fault_incident
 from slurm_plugin.guard.sample import Mine, Sample
-from slurm_plugin.guard.servers import ended_servers
 from slurm_plugin.guard.strikes import Key, Strike, confirmed
+from slurm_plugin.guard.violation import Violation
+from slurm_plugin.guard.violations import violations
 from slurm_plugin.monitor.attribution import Traced
 from slurm_plugin.monitor.idle import idle_jobs
 from slurm_plugin.monitor.window import JobUsage
@@ -51,22 +50,6 @@ ORPHANED_S = 120.0
 _EVENTS = {"unmanaged": EventKind.UNMANAGED, "idle": EventKind.IDLE}
 
 
-class Stops(Protocol):
-    """Something that ends a job."""
-
-    def stop(self, finding: Finding) -> None:
-        """End the job of a finding, and return at once."""
-        ...
-
-
-class Notifier(Protocol):
-    """Something that writes a warning into a job's AdminComment."""
-
-    def notify(self, finding: Finding) -> None:
-        """Write down a warning, and return at once."""
-        ...
-
-
 class Guard:
     """The guard that rad-monitor runs at every sample."""
 
@@ -75,21 +58,19 @@ class Guard:
         config: Config,
         *,
         clock: Clock,
-        stopper: Stops,
-        notifier: Notifier | None = None,
-        proc: Path = PROC,
+        stop: Callable[[Violation], None],
+        notify: Callable[[Violation], None],
     ) -> None:
         """Continue from the records of an earlier monitor.
 
         Args:
             config: rad.toml.
             clock: Time.
-            stopper: Ends jobs.
-            notifier: Writes warnings into jobs' AdminComment; None leaves them in the log.
-            proc: Where /proc is.
+            stop: Ends the job of a violation, and returns at once.
+            notify: Writes a warning into its AdminComment, and returns at once.
         """
-        self._config, self._clock, self._proc = config, clock, proc
-        self._stopper, self._notifier = stopper, notifier
+        self._config, self._clock = config, clock
+        self._end_job, self._notify = stop, notify
         self._run = Path(config.paths.run)
         simulated = config.telemetry.source == "simulated"
         self._mps: Mps = (SimulatedMps if simulated else Mps)(self._run, clock=clock)
@@ -98,7 +79,7 @@ class Guard:
         self._incidents = self._written = read_incidents(self._run)
         self._lost: dict[int, float] = {}
         self._leaving = Leaving(self._incidents)
-        self._seen: dict[int, Seen] = {}
+        self._seen: dict[int, SampledProcess] = {}
         self._served: dict[tuple[str, str], dict[int, int]] | None = None
         self._runs: dict[int, Allocation] = {}
         self._faults = Faults(self._run, clock, log.warning)
@@ -138,7 +119,7 @@ class Guard:
             idle=idle_jobs(ledger, usages, self._config),
             lacking_bytes=lacking_bytes(waiting_jobs(self._run), now_s=now_s),
         )
-        found = findings(sample, self._config)
+        found = violations(sample, self._config)
         if not acts:
             found = tuple(dataclasses.replace(one, response="warn") for one in found)
         self._strikes, sure = confirmed(found, self._strikes, now_s=monotonic_s)
@@ -158,34 +139,34 @@ class Guard:
             for one in sure:
                 self._act(one)
 
-    def _stop(self, finding: Finding) -> None:
-        self._leaving.notified(finding, self._clock.monotonic_s())
-        self._stopper.stop(finding)
+    def _stop(self, violation: Violation) -> None:
+        self._leaving.notified(violation, self._clock.monotonic_s())
+        self._end_job(violation)
 
-    def _act(self, finding: Finding) -> None:
-        stops = finding.response != "warn"
-        kind = _EVENTS.get(finding.kind, EventKind.OVERRUN)
+    def _act(self, violation: Violation) -> None:
+        stops = violation.response != "warn"
+        kind = _EVENTS.get(violation.kind, EventKind.OVERRUN)
         events = HookLog(
             self._config.paths.log,
             "monitor",
-            job_id=finding.job_id or 0,
-            restart=finding.restart,
+            job_id=violation.job_id or 0,
+            restart=violation.restart,
             clock=self._clock,
         )
         events.write(
             kind,
-            finding.sentence() + (", stopped" if stops else ""),
-            what=finding.kind,
-            gpu=finding.gpu,
-            user_id=finding.user_id,
-            used_bytes=finding.used_bytes,
-            limit_bytes=finding.limit_bytes,
-            response=finding.response,
+            violation.sentence() + (", stopped" if stops else ""),
+            what=violation.kind,
+            gpu=violation.gpu,
+            user_id=violation.user_id,
+            used_bytes=violation.used_bytes,
+            limit_bytes=violation.limit_bytes,
+            response=violation.response,
         )
         if stops:
-            self._stop(finding)
-        elif self._notifier is not None and self._config.mode == "enforce" and finding.kind != "unmanaged":
-            self._notifier.notify(finding)
+            self._stop(violation)
+        elif self._config.mode == "enforce" and violation.kind != "unmanaged":
+            self._notify(violation)
 
     def _mine(self, ledger: Ledger) -> Mine:
         if self._config.telemetry.source == "simulated":
@@ -214,7 +195,7 @@ class Guard:
         self._seen = {
             pid: one for pid, one in self._seen.items() if monotonic_s - one.last_s <= PIDS_KEPT_S
         } | {
-            pid: Seen(monotonic_s, one.job_id, one.user_id)
+            pid: SampledProcess(monotonic_s, one.job_id, one.user_id)
             for pid, one in traced.items()
             if one.job_id is not None and one.certain
         }
@@ -246,7 +227,7 @@ class Guard:
                 if before is not None and self._config.mode == "enforce":
                     self._keep_apart(incident, key, jobs)
         self._faults.record()
-        found += ended_servers(self._mps, now_s=now_s, proc=self._proc)
+        found += ended_servers(self._mps, now_s=now_s)
         return found
 
     def _keep_apart(self, incident: Incident, key: str, users: Mapping[int, int]) -> None:
@@ -282,7 +263,7 @@ class Guard:
     def _ages_s(self, processes: Sequence[Process]) -> dict[Process, float]:
         """Return the age of each process (proc(5): /proc/uptime, and field 22 of /proc/PID/stat)."""
         try:
-            uptime_s = float((self._proc / "uptime").read_text().split()[0])
+            uptime_s = float((PROC / "uptime").read_text().split()[0])
         except (OSError, ValueError, IndexError):
             return {}
         ticks_per_s = os.sysconf("SC_CLK_TCK")

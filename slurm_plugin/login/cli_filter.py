@@ -1,4 +1,4 @@
-"""The program that cli_filter.lua starts on the login node, as the user.
+"""Read a submission's directives and model on the login node: cli_filter.lua starts this program as the user.
 
 It reads the model summary that a job names and adds its profile to the job's comment. For srun and salloc it also
 makes the decision that job_submit makes for batch jobs: Slurm 22.05 sets up their first step from the request as
@@ -16,6 +16,7 @@ from typing import Any
 
 from gpumemnet.records import frozen, replace
 from slurm_plugin import directives as directive_lines
+from slurm_plugin.core.booking.gres_text import MEMORY_BY_GPU
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.config.load import Config, load_config
 from slurm_plugin.core.errors import EstimateError, RadError, SlurmError, WireError
@@ -37,23 +38,29 @@ MAX_WARNINGS = 2
 def main() -> None:
     """Print one line of JSON: the options to set and the messages to print.
 
-    Arguments, both from cli_filter.lua: rad.toml, and a file of two lines with the path of the job script, and the
-    options as JSON. There is no command line library, because it would cost 15 ms at each submission.
+    Arguments, both from cli_filter.lua: the path of rad.toml, and the options as JSON. There is no command line
+    library, because it would cost 15 ms at each submission.
     """
-    config_path, request_path = sys.argv[1:]
+    config_path, typed = sys.argv[1:]
     try:
-        text = Path(request_path).read_text(encoding="utf-8", errors="surrogateescape").partition("\n")[2]
         config = load_config(Path(config_path))
         slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
         settings = {} if slurm_conf is None else settings_of(slurm_conf)
         if slurm_conf is not None and (reason := why_no_shards(settings, gres_of_nodes(slurm_conf))):
             raise SlurmError(f"{slurm_conf}: {reason}; every job is submitted unchanged")
-        options = _options(text)
+        options = _options(os.fsencode(typed).decode(errors="surrogateescape"))
         is_batch = options.get("command") == "sbatch"
         if chosen_after_lua(settings) or (not is_batch and chosen_by_plugin(settings)):
             config = replace(config, default_partition="")
         version = OLDEST if is_batch else _version(slurm_conf)
-        reply = answer(options, config, folder=Path.cwd(), user_id=os.getuid(), version=version)
+        reply = answer(
+            options,
+            config,
+            folder=Path.cwd(),
+            user_id=os.getuid(),
+            version=version,
+            slurm_conf=None if is_batch else slurm_conf,
+        )
     except (RadError, OSError, ValueError) as exc:
         print(f"rad: {exc}", file=sys.stderr)
         sys.exit(1)
@@ -62,7 +69,7 @@ def main() -> None:
 
 
 def _options(text: str) -> dict[str, str]:
-    """Return the options that cli_filter.lua wrote.
+    """Return the options that cli_filter.lua passes.
 
     Raises:
         WireError: They are not a JSON object of texts.
@@ -89,6 +96,7 @@ def answer(
     folder: Path,
     user_id: int,
     version: Version = OLDEST,
+    slurm_conf: Path | None = None,
 ) -> dict[str, Any]:
     """Return the options to set and the messages to print.
 
@@ -98,6 +106,7 @@ def answer(
         folder: Folder in which the user ran the command.
         user_id: The user.
         version: Version of the installed Slurm.
+        slurm_conf: The file with the defaults of its partitions; None for none.
 
     Raises:
         RadError: An option cannot be understood.
@@ -115,6 +124,7 @@ def answer(
         return {"set": changes, "say": list(messages)}
     comment = options.get("comment", "") if seen.comment is None else seen.comment
     from slurm_plugin.login.interactive import decided  # a batch job's submission need not load the decision
+    from slurm_plugin.slurm.files.gpu_defaults import gpu_defaults_of
 
     rewrite, options_now = decided(
         options,
@@ -123,12 +133,18 @@ def answer(
         comment=comment,
         user_id=user_id,
         whole_as_gpu=whole_as_gpu(partition, version),
+        gpu_defaults={} if slurm_conf is None else gpu_defaults_of(slurm_conf),
     )
-    return {"set": changes | options_now, "say": [*messages, *rewrite.messages], "refuse": rewrite.refusal}
+    return {
+        "set": changes | options_now,
+        "say": [*messages, *rewrite.messages],
+        "refuse": rewrite.refusal,
+        "memory_by_gpu": MEMORY_BY_GPU in rewrite.environment,
+    }
 
 
 @frozen
-class Seen:
+class LoginResult:
     """What the login node finds in a submission.
 
     Attributes:
@@ -144,7 +160,7 @@ class Seen:
     trouble: bool = False
 
 
-def seen_on_login(script: str | None, script_name: str | None, *, comment: str, folder: Path) -> Seen:
+def seen_on_login(script: str | None, script_name: str | None, *, comment: str, folder: Path) -> LoginResult:
     """Read the model that a submission names.
 
     Args:
@@ -156,16 +172,17 @@ def seen_on_login(script: str | None, script_name: str | None, *, comment: str, 
     try:
         directives = directives_of(script, str(script_name), signed_comment.user_words(comment))
     except EstimateError:
-        return Seen()  # job_submit reports it: it sees the same text, and its message reaches every user
+        # job_submit reports it: it sees the same text, and its message reaches every user.
+        return LoginResult()
     if directives is None or directives.model is None:
-        return Seen(directives=directives)
+        return LoginResult(directives=directives)
     folders = (folder,) if script_name is None else (folder, Path(script_name).parent)
     try:
         profile, warnings = profile_of(directives, folders) or ("", ())
         messages = tuple(f"RAD: {text}" for text in warnings[:MAX_WARNINGS])
-        return Seen(directives=directives, comment=_with_profile(comment, profile), messages=messages)
+        return LoginResult(directives=directives, comment=_with_profile(comment, profile), messages=messages)
     except EstimateError as exc:
-        return Seen(directives=directives, messages=(f"RAD: {exc}",), trouble=True)
+        return LoginResult(directives=directives, messages=(f"RAD: {exc}",), trouble=True)
 
 
 def head_of(script: Path) -> str | None:

@@ -1,4 +1,4 @@
-"""srun and salloc: job_submit's decision, also made on the login node.
+"""Make job_submit's decision for srun and salloc on the login node, too.
 
 Slurm 22.05 sets up their first step from the request as typed, so it must be typed as it will be decided. Slurm
 ignores a GRES of count 0, so the request still names the GPU for a site's job_submit.lua that requires one.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slurm_plugin.core.booking.decide import decide
+from slurm_plugin.core.booking.gpu_defaults import GpuDefaults, with_gpu_defaults
 from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.records.submission import JobRequest, Rewrite
@@ -21,6 +22,9 @@ _OPTIONS = {
     "tres_per_job": "gpus",
     "tres_per_task": "gpus-per-task",
     "max_nodes": "nodes",
+    "cpus_per_task": "cpus-per-task",
+    "pn_min_cpus": "mincpus",
+    "min_mem_per_node": "mem",
 }
 """job_desc fields that `decide` sets, as options of srun and salloc."""
 
@@ -33,6 +37,7 @@ def decided(
     comment: str,
     user_id: int,
     whole_as_gpu: bool = False,
+    gpu_defaults: Mapping[str, GpuDefaults] | None = None,
 ) -> tuple[Rewrite, dict[str, str]]:
     """Return what job_submit will decide, and the options that request it.
 
@@ -43,11 +48,13 @@ def decided(
         comment: The comment, with the model's profile.
         user_id: The user.
         whole_as_gpu: Request a dedicated GPU by `gpu:1` and not by all shards of a GPU.
+        gpu_defaults: What Slurm gives a job for each GPU by default, by partition.
 
     Raises:
         RadError: An option cannot be understood.
     """
     request = request_from(typed_desc(options, comment=comment, user_id=user_id))
+    request = with_gpu_defaults(request, gpu_defaults or {}, config.default_partition)
     stated = user_directives_of(directives, request.comment.profile)
     estimate = Estimator.from_config(config).estimate(stated)
     rewrite = decide(request, stated, estimate, config=config, whole_as_gpu=whole_as_gpu)

@@ -6,7 +6,7 @@ local job = require("rad_job")
 local json = require("rad_json")
 local link = require("rad_link")
 local request = require("rad_request")
-local stamp = require("rad_stamp")
+local signed_booking = require("rad_signed_booking")
 
 local rad = {}
 
@@ -25,6 +25,21 @@ local ok_settings, site = pcall(require, "rad_settings")
 if ok_settings and type(site) == "table" then
   for name, value in pairs(site) do
     rad.settings[name] = value
+  end
+end
+
+-- Where a job has no association, slurmctld takes errno after a change of partition or account for its result
+-- (_retrieve_new_assoc in job_mgr.c, 22.05 to 26.05). What a library call left there must not refuse the change.
+local has_errno, errno = pcall(require, "posix.errno")
+local has_socket, socket = pcall(require, "socket")
+local lookup_is_quick = true
+local function clear_errno()
+  if has_errno and errno.set_errno then
+    errno.set_errno(0)
+  elseif has_socket and lookup_is_quick then
+    local start_s = socket.gettime()
+    socket.dns.toip("localhost") -- from /etc/hosts; glibc leaves 0 after a lookup (__set_errno in nss/getXXbyYY_r.c)
+    lookup_is_quick = math.abs(socket.gettime() - start_s) < rad.settings.deadline_s -- else it asks a server: once only
   end
 end
 
@@ -88,7 +103,7 @@ end
 -- For slurm_job_submit. Returns what that function must return.
 function rad.submit(job_desc, part_list, submit_uid)
   local ok, result = pcall(function()
-    stamp.drop(job_desc)
+    signed_booking.drop(job_desc)
     local message = request.of(job_desc, part_list, submit_uid)
     if not request.concerns_us(message) then
       return slurm.SUCCESS
@@ -105,8 +120,8 @@ function rad.submit(job_desc, part_list, submit_uid)
     return slurm.SUCCESS
   end)
   if not ok then
-    log("job left as it is: " .. tostring(result))
-    return slurm.SUCCESS
+    log("job submitted unchanged: " .. tostring(result))
+    result = slurm.SUCCESS
   end
   return result
 end
@@ -117,7 +132,7 @@ local function is_note(job_desc)
   return type(text) == "string" and text:sub(1, 4) == "rad:"
 end
 
-local function tell_note(job_desc, job_rec)
+local function report_note(job_desc, job_rec)
   local _, problem = ask(request.message("modify", {
     user_id = job.field(job_rec, "user_id"), job_id = job.field(job_rec, "job_id"),
     comment = job.field(job_desc, "comment") or job.field(job_rec, "comment"),
@@ -132,19 +147,62 @@ end
 -- radd is away; the Prolog then asks Slurm what the job was given.
 local function mark_booking(job_desc, job_rec)
   local comment = job_desc.comment or job.field(job_rec, "comment") or ""
-  if not stamp.is_in(comment) or not request.is_touched_by(job_desc) then
+  if not signed_booking.is_in(comment) or not request.is_touched_by(job_desc) then
     return
   end
-  local message = request.message("change", { user_id = job.field(job_rec, "user_id"), comment = comment })
+  local message = request.message("change", {
+    user_id = job.field(job_rec, "user_id"), comment = comment,
+    partition = job.field(job_desc, "partition") or job.field(job_rec, "partition"),
+    gres = job.field(job_desc, "gres"), tres_per_job = job.field(job_desc, "tres_per_job"),
+  })
   local reply, problem = ask(message)
-  local marked = reply and reply.set and reply.set.comment
-  if type(marked) == "string" and marked ~= "" then
-    job_desc.comment = marked
+  if reply and (reply.set and reply.set.comment or "") ~= "" then
+    job.set_fields(job_desc, reply.set)
     return
   end
   log("a changed job's booking is dropped" .. (problem and ": " .. problem or ""))
-  local words = stamp.words(comment)
+  local words = signed_booking.words(comment)
   job_desc.comment = words ~= "" and words or NO_COMMENT
+end
+
+-- A change that clears what is requested by node leaves a GPU that was requested by job or task.
+local function keep_gpu(job_desc, job_rec)
+  if job_desc.gres == "" and signed_booking.is_not_by_node(job.field(job_rec, "comment") or "") then
+    job_desc.gres = "" -- as a field, that is "not given"
+  end
+end
+
+-- CPUs for each GPU in a change of a job that has shards: Slurm takes them for gres/gpu alone. The CPUs of the node are
+-- as many (booking/gres_request.py).
+local function keep_cpus(job_desc, job_rec)
+  local cpus = (job.field(job_desc, "cpus_per_tres") or ""):match("^gres[:/]gpu[:=](%d+)$")
+  if cpus and signed_booking.has_shards(job.field(job_rec, "comment") or "") then
+    job_desc.cpus_per_tres, job_desc.pn_min_cpus = "", cpus
+  end
+end
+
+-- One GPU in a change of a job that has it as shards: Slurm 22.05 refuses a request for gpu of a job that holds shards.
+local function keep_shards(job_desc, job_rec)
+  local shards = signed_booking.shards_of_whole(job.field(job_rec, "comment") or "")
+  if not shards then
+    return
+  end
+  if fallback.is_one_gpu(job.field(job_desc, "tres_per_job") or "none", "") then
+    job_desc.tres_per_job = "" -- as a field, that is "not given"
+  end
+  local typed = job.field(job_desc, "gres")
+  if type(typed) ~= "string" then
+    return
+  end
+  local parts, found = {}, false
+  for part in typed:gmatch("[^,]+") do
+    local is_gpu = fallback.is_one_gpu(part, "")
+    parts[#parts + 1] = is_gpu and string.format("shard:%d", shards) or part:gsub("^gres[:/]", "")
+    found = found or is_gpu
+  end
+  if found then
+    job_desc.gres = table.concat(parts, ",")
+  end
 end
 
 -- For slurm_job_modify. Returns what that function must return.
@@ -152,17 +210,21 @@ function rad.modify(job_desc, job_rec, part_list, modify_uid)
   local ok, problem = pcall(function()
     local trusted = rad.settings.trusted_uids[modify_uid]
     if trusted and is_note(job_desc) then
-      tell_note(job_desc, job_rec)
+      report_note(job_desc, job_rec)
       return
     elseif not trusted then
-      stamp.keep(job_desc, job_rec)
+      signed_booking.keep(job_desc, job_rec)
     end
+    keep_gpu(job_desc, job_rec)
+    keep_cpus(job_desc, job_rec)
+    keep_shards(job_desc, job_rec)
     mark_booking(job_desc, job_rec)
   end)
   if not ok then
     log("change refused: " .. tostring(problem)) -- rather than a booking that no longer holds
     return slurm.ERROR
   end
+  clear_errno()
   return slurm.SUCCESS
 end
 

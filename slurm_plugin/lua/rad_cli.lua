@@ -19,12 +19,13 @@ local REPLY_LIMIT = 65536
 local REPORTED = {
   "partition", "comment", "gres", "gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "cpus-per-gpu",
   "mem-per-gpu", "gpu-bind", "gpu-freq", "ntasks-per-gpu", "ntasks-per-node", "nodes", "ntasks", "exclusive",
-  "container",
+  "container", "cpus-per-task", "mincpus", "mem", "mem-per-cpu", "constraint",
 }
 
 -- What the program may change.
 local SETTABLE = {
   comment = true, gres = true, gpus = true, nodes = true, ["gpus-per-node"] = true, ["gpus-per-task"] = true,
+  ["cpus-per-task"] = true, mincpus = true, mem = true,
 }
 
 local ok_settings, site = pcall(require, "rad_settings")
@@ -60,6 +61,23 @@ local function say(options, text, is_error)
   end)
 end
 
+-- Set variables of this process, which the job inherits; nil removes one.
+local function set_environment(names, value)
+  local found, stdlib = pcall(require, "posix.stdlib")
+  for _, name in ipairs(found and names or {}) do
+    stdlib.setenv(name, value)
+  end
+end
+
+-- Where salloc or srun requested memory by node for memory by GPU, Slurm sets a variable that it would not set without
+-- RAD. A job submitted from there would inherit it next to SLURM_MEM_PER_CPU of its own, which srun refuses.
+local MEMORY_BY_GPU = "RAD_MEMORY_BY_GPU"
+local function drop_inherited_memory()
+  if os.getenv(MEMORY_BY_GPU) then
+    set_environment({ MEMORY_BY_GPU, "SLURM_MEM_PER_NODE" }, nil)
+  end
+end
+
 local function script_path(options)
   local ok, path = pcall(function()
     return options.argv[1]
@@ -67,36 +85,28 @@ local function script_path(options)
   return ok and path or nil
 end
 
--- The shell line that starts the program. It holds the site's own settings and the name of a temporary file, nothing
--- that a user typed. With look_first, the program starts only if the script named in the file's first line is a
--- regular file with a #RAD line that names a model: `sbatch` may have read its script from a FIFO, which must not be
--- opened again.
-local function command(file, look_first)
+-- The shell line that starts the program, with what it hears as its argument: no file that a full disk, a limit or a
+-- TMPDIR could refuse. With look_first, the program starts only if the script is a regular file with a #RAD line that
+-- names a model: `sbatch` may have read its script from a FIFO, which must not be opened again.
+local function command(message, look_first)
   local function quoted(text)
     return "'" .. text:gsub("'", "'\\''") .. "'"
   end
   local start = string.format(
-    "exec timeout %d %s -I -m slurm_plugin.login.cli_filter %s %s 2>/dev/null </dev/null",
-    cli.settings.time_limit_s, quoted(cli.settings.python), quoted(cli.settings.config), quoted(file)
+    "exec timeout %d %s -I -m slurm_plugin.login.cli_filter %s %s",
+    cli.settings.time_limit_s, quoted(cli.settings.python), quoted(cli.settings.config), quoted(json.encode(message))
   )
-  if not look_first then
-    return start
+  if look_first then
+    local path = quoted(message.script)
+    start = string.format('[ -f %s ] && head -c 65536 -- %s | grep -q "^#RAD.*model=" && %s', path, path, start)
   end
-  return string.format(
-    'IFS= read -r script <%s && [ -f "$script" ] && head -c 65536 -- "$script" | grep -q "^#RAD.*model=" && %s',
-    quoted(file), start
-  )
+  return "exec 2>/dev/null </dev/null; " .. start
 end
 
-local function run(message, path, look_first)
-  local name = os.tmpname() -- mkstemp: used by this process alone, whatever else is in the folder
-  local file = assert(io.open(name, "w"))
-  file:write((path or ""):gsub("\n.*", ""), "\n", json.encode(message), "\n")
-  file:close()
-  local pipe = assert(io.popen(command(name, look_first), "r"))
+local function run(message, look_first)
+  local pipe = assert(io.popen(command(message, look_first), "r"))
   local line = pipe:read(REPLY_LIMIT)
   pipe:close()
-  os.remove(name)
   return line and json.decode(line)
 end
 
@@ -113,6 +123,7 @@ local function apply(options, reply)
       options[name] = value
     end
   end
+  set_environment(reply.memory_by_gpu and { MEMORY_BY_GPU } or {}, "1")
   return slurm.SUCCESS
 end
 
@@ -146,21 +157,22 @@ local function pre_submit(options, pack_offset)
     end)
     return slurm.SUCCESS -- a step of a job that is already there
   end
+  drop_inherited_memory()
   if kind ~= "sbatch" and is_heterogeneous(pack_offset) then
     return slurm.SUCCESS
   end
   local path = kind == "sbatch" and script_path(options) or nil
   local comment = option(options, "comment") or ""
-  local spoken = comment:find("rad:", 1, true) and (kind ~= "sbatch" or comment:find("model=", 1, true))
-  local look_first = not spoken and path ~= nil
-  if not (spoken or path or (kind ~= "sbatch" and asks_for_gpu(options))) then
+  local has_words = comment:find("rad:", 1, true) and (kind ~= "sbatch" or comment:find("model=", 1, true))
+  local look_first = not has_words and path ~= nil
+  if not (has_words or path or (kind ~= "sbatch" and asks_for_gpu(options))) then
     return slurm.SUCCESS
   end
   local message = { command = kind, script = path }
   for _, name in ipairs(REPORTED) do
     message[name] = option(options, name)
   end
-  local reply = run(message, path, look_first)
+  local reply = run(message, look_first)
   if type(reply) ~= "table" then
     return slurm.SUCCESS
   end

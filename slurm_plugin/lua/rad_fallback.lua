@@ -23,12 +23,27 @@ local function left_by_radd(socket)
 end
 
 -- Whether a request is for one GPU and nothing else: "gres:gpu", "gres/gpu:1", "gpu:a100:1" of the partition's type.
-local function is_one_gpu(text, gpu_type)
+function fallback.is_one_gpu(text, gpu_type)
   local rest = text:gsub("^gres[:/]", ""):match("^gpu(.*)$")
   if gpu_type ~= "" and rest and rest:sub(1, #gpu_type + 1) == ":" .. gpu_type then
     rest = rest:sub(#gpu_type + 2)
   end
   return rest == "" or rest == ":1" or rest == "=1"
+end
+
+-- A number of a message; 0 for "not given".
+local function count_of(message, name)
+  local count = message[name] or 0
+  return count < 65534 and count or 0
+end
+
+-- Whether Slurm gives a job one node, as far as its options show (booking/request.py: _nodes).
+local function takes_one_node(message)
+  local tasks, tasks_of_node = count_of(message, "num_tasks"), count_of(message, "ntasks_per_node")
+  local cpus = tasks * math.max(1, count_of(message, "cpus_per_task"))
+  return count_of(message, "min_nodes") <= 1 and count_of(message, "max_nodes") <= 1 and not message.features
+    and (tasks_of_node == 0 or tasks <= tasks_of_node)
+    and (tasks <= 1 or cpus <= (message.cpus_of_node or cpus))
 end
 
 -- Whether shards can stand for what a message asks for.
@@ -37,18 +52,18 @@ local function can_share(message, partition)
     return false
   elseif message.new_controller then -- one that takes no request for shards yet
     return false
+  elseif message.reserves_parts or message.container then -- no shards there (booking/request.py: _gpu_only_option)
+    return false
   end
   for _, name in ipairs(NO_SHARDS) do
     if message[name] then
       return false
     end
   end
-  local nodes, per_gpu = message.min_nodes or 1, message.ntasks_per_gpu or 0
-  local one_node = nodes == 1 or nodes >= 65534
-  local one_task = per_gpu <= 0 or per_gpu >= 65534
   local per_node, per_job = message.gres, message.tres_per_job
-  local asked = not (per_node and per_job) and (per_node or per_job) or ""
-  return one_node and one_task and is_one_gpu(asked, partition.gpu_type)
+  local requested = not (per_node and per_job) and (per_node or per_job) or ""
+  return takes_one_node(message) and count_of(message, "ntasks_per_gpu") <= 0
+    and fallback.is_one_gpu(requested, partition.gpu_type)
 end
 
 -- The reply to a message, as radd's would be; nil where the job goes on as it was submitted.
@@ -60,7 +75,10 @@ function fallback.reply(socket, message)
   end
   local changes = { gres = "shard:" .. string.format("%d", partition.shards) }
   if message.tres_per_job then
-    changes.tres_per_job, changes.min_nodes, changes.max_nodes = "", "1", "1"
+    changes.tres_per_job = ""
+    if math.max(count_of(message, "num_tasks"), count_of(message, "ntasks_per_node")) > 1 then
+      changes.min_nodes, changes.max_nodes = "1", "1"
+    end
   end
   local blank = {}
   for _, name in ipairs(left.environment) do

@@ -6,7 +6,8 @@ local job = {}
 local SETTABLE = {
   gres = true, tres_per_job = true, tres_per_task = true, tres_bind = true, cpus_per_tres = true,
   mem_per_tres = true, cpus_per_task = true, min_cpus = true, min_mem_per_node = true, min_nodes = true,
-  max_nodes = true, num_tasks = true, ntasks_per_node = true, gres_flags = true, comment = true, admin_comment = true,
+  max_nodes = true, num_tasks = true, ntasks_per_node = true, pn_min_cpus = true, gres_flags = true, comment = true,
+  admin_comment = true,
 }
 
 -- The words of --gres-flags, and Slurm's names for their bits in job_desc.bitflags.
@@ -67,12 +68,12 @@ end
 -- Counts of GPUs that scripts read. TaskProlog restores them where a step that uses them runs (booking/gres_text.py).
 local COUNTS = { SLURM_GPUS = true, SLURM_GPUS_PER_NODE = true, SLURM_GPUS_PER_TASK = true }
 
--- Give variables other values, where the job has them. salloc and srun send no environment.
+-- Give variables other values, where the job has them or they are RAD's. salloc and srun send no environment.
 function job.set_environment(job_desc, changes)
   pcall(function()
     for name, value in pairs(changes) do
       local typed = job_desc.environment[name] or ""
-      if typed ~= "" then
+      if typed ~= "" or name:sub(1, 4) == "RAD_" then
         job_desc.environment[name] = value
         if COUNTS[name] then
           job_desc.environment["RAD_TYPED_" .. name] = typed

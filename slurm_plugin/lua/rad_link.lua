@@ -1,8 +1,8 @@
 -- Ask radd: one line each way over a unix socket, within a deadline, through luasocket or lua-posix.
--- slurmctld holds its locks meanwhile, so a radd that does not answer is soon asked no more. A radd that is not there
--- is so for every user, and costs next to nothing: it is asked again so soon that the first job after its restart finds
--- it. One that takes a request and does not answer may be busy with that request, so it is asked no
--- more for that user alone, unless it answers no user.
+-- slurmctld holds its locks meanwhile, so requests to a radd that does not answer are soon paused. One that is not
+-- running affects every user, and a try costs little: it is repeated so soon that the first job after its restart
+-- reaches it. One that takes a request and does not answer may be busy with it, so only that user's requests are
+-- withheld, unless it answers no user.
 
 local link = {}
 
@@ -11,6 +11,7 @@ local REPLY_LIMIT = 65536
 local FAILURES_IN_A_ROW = 3
 local USERS_IN_A_ROW = 2 -- so many users without an answer between them: it is not their requests
 local PAUSE_S = 30
+local FD_SETSIZE = 1024 -- select cannot wait for larger descriptors
 local AWAY_SHARE = 300 -- a radd that is not there costs slurmctld one part in so many of its time: 0.1 s in 30
 
 -- Failures in a row: of each user's requests by uid, and of radd itself; and which failed since radd last answered.
@@ -78,10 +79,14 @@ local function luasocket()
         reply, problem = step("send", line)
       end
       if reply then
-        -- radd closes after its line, so a reply within the limit always comes as "closed" with its bytes
-        reply, problem, partial = step("receive", REPLY_LIMIT + 1)
-        if reply then
+        if connection:getfd() < FD_SETSIZE then -- else `receive` meets EAGAIN, which stays in errno
+          socket.select({ connection }, nil, left_s(socket.gettime(), end_s, budget_s))
+        end
+        reply, problem, partial = step("receive", "*l")
+        if #(reply or partial) > REPLY_LIMIT then
           reply, problem = nil, "reply too long"
+        elseif reply then
+          reply = reply .. "\n"
         elseif problem == "closed" then
           reply = partial
         end
@@ -153,11 +158,10 @@ local function luaposix()
   }
 end
 
-local transport
+local transport = luasocket() or luaposix() -- now, since a search for modules leaves its errno, too
 
 -- Send a line for a user and return radd's line, or nil and why there is none. Never raises.
 function link.ask(settings, line, uid)
-  transport = transport or luasocket() or luaposix()
   uid = uid or 0
   if not transport then
     return nil, "neither luasocket nor lua-posix is installed"

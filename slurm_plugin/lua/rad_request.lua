@@ -8,12 +8,13 @@ local PROTOCOL = 1
 local SCRIPT_HEAD = 65536
 local LONGEST = { comment = 2048 } -- what is longer is no request that Slurm would take
 local LONGEST_OTHER = 1024
+local LONGEST_CONSTRAINT = 65536 -- the part of one that is looked through
 
 -- job_desc fields, which radd hears of under their own names.
 local REPORTED = {
   "partition", "gres", "tres_per_job", "tres_per_task", "tres_per_socket", "tres_bind", "tres_freq",
-  "cpus_per_tres", "mem_per_tres", "ntasks_per_gpu", "ntasks_per_node", "min_nodes", "num_tasks", "cpus_per_task",
-  "comment", "container",
+  "cpus_per_tres", "mem_per_tres", "ntasks_per_gpu", "ntasks_per_node", "min_nodes", "max_nodes", "num_tasks",
+  "cpus_per_task", "pn_min_cpus", "min_mem_per_node", "min_mem_per_cpu", "comment", "container",
 }
 
 -- What a change must not touch without the booking being looked at again.
@@ -46,13 +47,9 @@ local function script_name(job_desc)
   return ok and type(name) == "string" and name:sub(-LONGEST_OTHER):gsub("%c", "?") or nil
 end
 
--- Whether a job gets whole nodes: by --exclusive, or because one of its partitions gives no others
--- (OverSubscribe=EXCLUSIVE). On such a node Slurm starts no job that asks for shards: it would wait for ever.
-local function takes_whole_nodes(job_desc, part_list)
-  if job_desc.shared == 0 then
-    return true
-  end
-  local named = field(job_desc, "partition")
+-- The partitions that a job may start in.
+local function partitions_of(job_desc, part_list)
+  local named, found = field(job_desc, "partition"), {}
   for name, partition in pairs(part_list or {}) do
     local meant
     if named then
@@ -60,11 +57,41 @@ local function takes_whole_nodes(job_desc, part_list)
     else
       meant = partition.flag_default == 1
     end
-    if meant and partition.max_share == 0 then
-      return true
+    found[#found + 1] = meant and partition or nil
+  end
+  return found
+end
+
+-- Whether a job gets whole nodes: by --exclusive, or because one of its partitions gives no others
+-- (OverSubscribe=EXCLUSIVE). On such a node Slurm starts no job that asks for shards: it would wait for ever.
+local function takes_whole_nodes(job_desc, partitions)
+  local whole = job_desc.shared == 0
+  for _, partition in ipairs(partitions) do
+    whole = whole or partition.max_share == 0
+  end
+  return whole
+end
+
+-- How many CPUs a node of a job's partitions has on average, the fewest; nil if Slurm does not tell.
+local function cpus_of_node(partitions)
+  local fewest
+  for _, partition in ipairs(partitions) do
+    local cpus, nodes = field(partition, "total_cpus"), field(partition, "total_nodes")
+    if type(cpus) == "number" and type(nodes) == "number" and cpus > 0 and nodes > 0 then
+      fewest = math.min(fewest or cpus, math.ceil(cpus / nodes))
     end
   end
-  return false
+  return fewest
+end
+
+-- The counts of nodes in a constraint, "*1*3" of "[a*1&b*3]"; nil without any. Slurm takes constraints of any length.
+local function node_counts(job_desc)
+  local counts = {}
+  for count in (field(job_desc, "features") or ""):sub(1, LONGEST_CONSTRAINT):gmatch("%*%d+") do
+    counts[#counts + 1] = count
+  end
+  local text = table.concat(counts):sub(1, LONGEST_OTHER)
+  return text ~= "" and text or nil
 end
 
 -- Whether a job names a reservation of GPUs or cores and not of whole nodes. Slurm 26.05 starts no shards in one.
@@ -79,9 +106,9 @@ local function reserves_parts(job_desc)
   return ok and found or nil
 end
 
-local SETTLED_S = 10 -- Slurm 22.05.8 took shards again 4 s after its start, when the first node had come
+local STARTED_S = 10 -- Slurm 22.05.8 took shards again 4 s after its start, when the first node had come
 local TICKS_PER_S = 100 -- USER_HZ, the same on every Linux: proc(5)
-local settled = false
+local started = false
 
 local function number_in(path, pattern)
   local file = io.open(path, "r")
@@ -95,14 +122,14 @@ end
 -- Whether this slurmctld has just started. Before 23.11 one that took up a saved state knows of no shards until its
 -- nodes have come, and refuses jobs that ask for some (slurm/versions.py).
 function request.is_new_controller(proc)
-  if settled then
+  if started then
     return false
   end
   local ticks = number_in(proc .. "/self/stat", "^.*%)" .. (" %S+"):rep(19) .. " (%d+)") -- field 22
   local now_s = number_in(proc .. "/uptime", "^(%S+)")
   local age_s = ticks and now_s and now_s - ticks / TICKS_PER_S
-  settled = not age_s or age_s < 0 or age_s > SETTLED_S -- below 0: LXC counts /proc/uptime from the container's start
-  return not settled
+  started = not age_s or age_s < 0 or age_s > STARTED_S -- below 0: LXC counts /proc/uptime from the container's start
+  return not started
 end
 
 -- A message of this protocol; `values` become its fields.
@@ -132,7 +159,10 @@ function request.of(job_desc, part_list, submit_uid)
   message.heterogeneous = type(offset) == "number" and offset < 0xFFFFFFFE and not message.recurs
   message.interactive = field(job_desc, "script") == nil -- also --wrap and stdin make a script
   message.reserves_parts = reserves_parts(job_desc)
-  message.whole_nodes = takes_whole_nodes(job_desc, part_list)
+  local partitions = partitions_of(job_desc, part_list)
+  message.whole_nodes = takes_whole_nodes(job_desc, partitions)
+  message.cpus_of_node = cpus_of_node(partitions)
+  message.features = node_counts(job_desc)
   message.script, message.script_goes_on = head_of_script(job_desc)
   message.script_name = message.script and script_name(job_desc)
   return message

@@ -1,4 +1,4 @@
--- An srun inside a job whose GPUs became shards: what it asks of GPUs is asked of the job's shards.
+-- An srun inside a job whose GPUs became shards: its request for GPUs becomes one for the job's shards.
 -- Slurm refuses a step that asks for gres/gpu in a job without. What asks for more than the job has stays as it was
 -- typed, for Slurm to refuse.
 
@@ -43,9 +43,9 @@ local function shards_in(text)
   return tonumber((text .. ","):match("shard[:=][^,%s]-(%d+)[,%s]"))
 end
 
--- What a job holds: its shards, and on how many GPUs; nil if it holds none. The Prolog left it in the environment
--- of the job's tasks; of a job that an srun comes to from elsewhere (salloc, --jobid) Slurm is asked.
-local function held_by(job_id)
+-- A job's allocation: its shards, and on how many GPUs; nil if it has none. The Prolog put it into the environment
+-- of the job's tasks; for an srun from elsewhere (salloc, --jobid) Slurm is queried.
+local function allocation_of(job_id)
   local here = os.getenv("SLURM_SHARDS_ON_NODE")
   if os.getenv("RAD_JOB") == job_id then
     local shards = tonumber(os.getenv("RAD_SHARDS") or here)
@@ -67,11 +67,11 @@ end
 -- How many GPUs a step asks for in all, and how many for each task; nil where it leaves that to its job. A job with
 -- shards has one node, and the GPUs of a socket are those of the job (srun(1), --gpus-per-socket). A step's option may
 -- stand next to a variable of its job: --gres comes first, else the smaller counts (seen on 24.11 and 26.05).
-local function asked_by(option, tasks, held)
+local function requested_gpus(option, tasks, allocated)
   local each = option("gpus-per-task") and count_of(option("gpus-per-task")) or split(option("tres-per-task"))
   local gpus = split(option("gres"))
   local of_node = gpus or option("gpus-per-node") and count_of(option("gpus-per-node"))
-  if each and not (each * tasks > held.gpus and of_node and of_node > 0) then -- a count by node comes before it
+  if each and not (each * tasks > allocated.gpus and of_node and of_node > 0) then -- a count by node comes before it
     return each * tasks, each
   end
   if gpus and gpus > 0 then
@@ -83,7 +83,7 @@ local function asked_by(option, tasks, held)
       gpus = gpus and gpus > 0 and math.min(gpus, count) or count -- --gres=gpu:0 with SLURM_GPUS=1 asks for one
     end
   end
-  return gpus or option("gpus-per-socket") and math.max(held.gpus, count_of(option("gpus-per-socket")))
+  return gpus or option("gpus-per-socket") and math.max(allocated.gpus, count_of(option("gpus-per-socket")))
 end
 
 -- Whether tasks would be bound to no GPU, or to a number of GPUs that is not given, as before 23.11.5 the shell of
@@ -95,8 +95,8 @@ end
 
 -- Bind all tasks to the one GPU of their job: on 22.05 slurmstepd crashes where several tasks with shards are bound
 -- to none.
-local function bind(options, option, held)
-  if held.gpus == 1 and is_unbound(options, option) then
+local function bind(options, option, allocated)
+  if allocated.gpus == 1 and is_unbound(options, option) then
     options["gpu-bind"] = "single:1"
   end
 end
@@ -171,7 +171,7 @@ local function convert(options, option, tasks, gpus, repeated)
   local cpus, tasks_of_gpu = tonumber(option("cpus-per-gpu")), tonumber(option("ntasks-per-gpu"))
   local memory, unit = (option("mem-per-gpu") or ""):match("^(%d+)(%a?)")
   local instead = {}
-  if tasks_of_gpu then -- of one GPU no fewer than were asked for, as on 22.05
+  if tasks_of_gpu then -- of one GPU no fewer than requested, as on 22.05
     tasks = math.max(gpus == 1 and tasks or 1, tasks_of_gpu * gpus)
   end
   if cpus or tasks_of_gpu then
@@ -212,7 +212,7 @@ local function clear(options, option)
   end
 end
 
--- Ask the job's shards for what an srun asks of its GPUs.
+-- Convert an srun's request for GPUs into one for the job's shards.
 -- options: as cli_filter has them. option: a function that returns one as text, nil if it was not given.
 function step.rewrite(options, option)
   local repeated = is_repeated()
@@ -222,38 +222,38 @@ function step.rewrite(options, option)
   if not concerned or not job_id or os.getenv("SLURM_HET_SIZE") then
     return
   end
-  local held = held_by(job_id)
-  if not held then
+  local allocated = allocation_of(job_id)
+  if not allocated then
     return
   end
-  bind(options, option, held)
+  bind(options, option, allocated)
   if option("gres") == "none" then
     clear(options, option) -- of the job, and Slurm refuses both together
     return
   end
-  local gpus, each = asked_by(option, tasks, held)
+  local gpus, each = requested_gpus(option, tasks, allocated)
   local counts = option("cpus-per-gpu") or option("ntasks-per-gpu") or option("mem-per-gpu")
-  if not (gpus and gpus > 0 or counts) or (gpus or 0) > held.gpus then
+  if not (gpus and gpus > 0 or counts) or (gpus or 0) > allocated.gpus then
     return
   end
   if counts then
     if not gpus and option("ntasks-per-gpu") and tasks > 1 then
       gpus = math.ceil(tasks / tonumber(option("ntasks-per-gpu")))
     end
-    convert(options, option, tasks, gpus or held.gpus, repeated)
+    convert(options, option, tasks, gpus or allocated.gpus, repeated)
   end
   if not gpus then
     return
   elseif gpus == 1 and tasks == 1 then
-    each = each or held.gpus > 1 and 1 or nil -- asked for by node, they could be parts of several GPUs
+    each = each or allocated.gpus > 1 and 1 or nil -- requested by node, they could be parts of several GPUs
   end
-  local of_one = math.floor(held.shards / held.gpus)
+  local of_one = math.floor(allocated.shards / allocated.gpus)
   local _, others = split(option("gres"))
   local _, others_of_task = split(option("tres-per-task"))
   clear(options, option)
-  bind(options, option, held)
-  if each and held.gpus > 1 then
-    for at = #others_of_task, 1, -1 do -- the Prolog may have asked for a GPU for each task already
+  bind(options, option, allocated)
+  if each and allocated.gpus > 1 then
+    for at = #others_of_task, 1, -1 do -- the Prolog may have requested a GPU for each task already
       if others_of_task[at]:find("shard", 1, true) then
         table.remove(others_of_task, at)
       end
@@ -263,7 +263,7 @@ function step.rewrite(options, option)
   else
     others[#others + 1] = string.format("shard:%d", of_one * gpus)
   end
-  if each and option("tres-per-task") or held.gpus > 1 and each then
+  if each and option("tres-per-task") or allocated.gpus > 1 and each then
     options["tres-per-task"] = table.concat(others_of_task, ",")
   end
   options.gres = table.concat(others, ",")

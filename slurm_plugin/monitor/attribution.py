@@ -1,4 +1,4 @@
-"""Which Slurm job each GPU process belongs to.
+"""Determine the Slurm job of each GPU process.
 
 The kernel shows it by the process's parents, session or cgroup; otherwise its environment does (node/processes.py has
 the details). Where the users of jobs are known, a process of another user belongs to no job, whatever shows it, and an

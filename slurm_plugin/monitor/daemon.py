@@ -17,9 +17,9 @@ from types import FrameType
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.config.in_use import in_use
 from slurm_plugin.core.config.last_good import config_in_force
-from slurm_plugin.core.config.load import DEFAULT_PATH, Config
+from slurm_plugin.core.config.load import DEFAULT_PATH, Config, located
 from slurm_plugin.core.entry_point import plain_end
-from slurm_plugin.core.errors import ConfigError, DeviceError, LedgerError
+from slurm_plugin.core.errors import ConfigError, DeviceError, LedgerError, SettingError
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 from slurm_plugin.core.logs.daemon_log import PLAIN, about, log_events, log_to_stderr
@@ -28,7 +28,7 @@ from slurm_plugin.core.process.systemd import notify
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.gpus.source import lasting_telemetry
 from slurm_plugin.monitor.idle import idle_jobs
-from slurm_plugin.monitor.monitor import Exporter, Monitor, Watcher
+from slurm_plugin.monitor.monitor import Exporter, Monitor, SampleJudge
 from slurm_plugin.monitor.reconciler import Reconciler
 from slurm_plugin.node.node import Node
 
@@ -148,18 +148,18 @@ def watch(
         clock.sleep(max(0.0, next_s - clock.monotonic_s()))
 
 
-def _guard(config: Config, clock: Clock) -> Watcher | None:
+def _guard(config: Config, clock: Clock) -> SampleJudge | None:
     if config.mode == "off":
         return None
-    from slurm_plugin.guard.notify import OwnerNotifier
-    from slurm_plugin.guard.stop import Stopper
+    from slurm_plugin.guard.notify import notify as notify_owner
+    from slurm_plugin.guard.stop import stop
     from slurm_plugin.guard.watch import Guard
 
-    return Guard(config, clock=clock, stopper=Stopper(clock), notifier=OwnerNotifier(config))
+    return Guard(config, clock=clock, stop=stop, notify=lambda one: notify_owner(one, config.paths))
 
 
 def _log_event(kind: EventKind, line: str) -> None:
-    """Log a line of the sweeper."""
+    """Log a line of the reconciler."""
     level = logging.WARNING if kind == EventKind.TROUBLE else logging.INFO
     log.log(level, "%s", line, extra=about(kind))
 
@@ -176,7 +176,8 @@ def _exporter(options: argparse.Namespace, config: Config) -> Exporter | None:
     except ConfigError as exc:
         if options.metrics:
             raise
-        log.error("telemetry.serve: %s", exc)
+        key = "telemetry.serve"
+        log.error("%s", located(SettingError("rad.toml", key, f"{key}: {exc}"), options.config))
         return None
 
 

@@ -16,7 +16,7 @@ from slurm_plugin.core.process.identity import cpu_s
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.gpus.telemetry import Telemetry
-from slurm_plugin.monitor.seen import Seen
+from slurm_plugin.monitor.node_state import NodeState
 from slurm_plugin.monitor.usage import add_readings
 from slurm_plugin.monitor.window import JobUsage, job_path, read_job, recorded_jobs, write_job, write_window
 
@@ -32,12 +32,12 @@ Idle = Callable[[Ledger, Mapping[int, JobUsage]], Mapping[int, float]]
 class Exporter(Protocol):
     """Something that exports the results (metrics.py)."""
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: NodeState) -> None:
         """Take over the state after one sample."""
         ...
 
 
-class Watcher(Protocol):
+class SampleJudge(Protocol):
     """Something that judges a sample (guard/watch.py)."""
 
     def look(
@@ -71,7 +71,7 @@ class Monitor:
         finder: JobFinder | None = None,
         store: LedgerStore | None = None,
         exporter: Exporter | None = None,
-        guard: Watcher | None = None,
+        guard: SampleJudge | None = None,
         guarded: Sequence[str] = (),
         sliced: Collection[str] = (),
         settings: str = "",
@@ -154,7 +154,7 @@ class Monitor:
         self._usages |= used
         if self._exporter is not None:
             shown = ledger or Ledger()
-            seen = Seen(
+            seen = NodeState(
                 readings=averaged,
                 usages=dict(self._usages),
                 owners=owners,
@@ -175,7 +175,7 @@ class Monitor:
 
     def _judge(
         self,
-        guard: Watcher,
+        guard: SampleJudge,
         readings: Sequence[GpuReading],
         ledger: Ledger,
         traced: Mapping[int, Traced],

@@ -42,7 +42,7 @@ class Reconciler:
         self._node = node
         self._log_event = log_event
         self._readings: Sequence[GpuReading] = ()
-        self._sweeps = 0
+        self._rounds = 0
         self._trouble = Complaint(lambda wrong: log_event(EventKind.TROUBLE, wrong))
         self._more_time = MoreTime(node, shared_s=shared_s, log_event=log_event)
 
@@ -52,21 +52,21 @@ class Reconciler:
 
     def start(self) -> None:
         """Reconcile in a thread that ends with the process."""
-        in_background("sweeper", self._round, log=log)
+        in_background("reconciler", self._round, log=log)
 
     def reconcile_node(self) -> None:
         """Reconcile once, and log the findings and each new error once.
 
-        A job that the previous reconciliation doubted is requeued: had it ended meanwhile, Slurm would know by now.
+        A run that an earlier reconciliation found unconfirmed is requeued: had it ended since, Slurm would know.
         """
         trouble = ""
         try:
-            doubted = earlier_unconfirmed(self._node.run, now_s=self._node.clock.now_s())
+            unconfirmed = earlier_unconfirmed(self._node.run, now_s=self._node.clock.now_s())
             reconciled = reconcile_node(self._node, self._readings)
             if reconciled:
                 self._log_event(EventKind.RECONCILED, str(reconciled))
-            forget_unconfirmed(self._node.run, doubted)
-            for job_id, restart in doubted if self._node.config.mode == "enforce" else ():
+            forget_unconfirmed(self._node.run, unconfirmed)
+            for job_id, restart in unconfirmed if self._node.config.mode == "enforce" else ():
                 if run_again(self._node, job_id, restart):
                     self._log_event(EventKind.RECONCILED, f"job {job_id} runs again: nothing of it is here")
         except (RadError, OSError) as exc:
@@ -82,7 +82,7 @@ class Reconciler:
         self._node.clock.sleep(RECONCILE_EVERY_S)
         if self._readings:  # without readings the GPUs' processes are unknown
             self.reconcile_node()
-            self._sweeps += 1
-            if self._sweeps % REFRESH_EVERY == 0:
+            self._rounds += 1
+            if self._rounds % REFRESH_EVERY == 0:
                 refresh_facts(self._node, self._readings)
         return True

@@ -70,7 +70,7 @@ class JobUsage:
 
     @property
     def idle_s(self) -> float:
-        """Return how long it has held memory of a GPU since it last computed anything."""
+        """Return how long it has used memory of a GPU since it last computed anything."""
         return 0.0 if self.computed_s is None else max(0.0, self.last_s - self.computed_s)
 
 
@@ -89,21 +89,18 @@ def job_path(run: Path, job_id: int) -> Path:
     return run / "monitor" / "jobs" / f"{job_id}.json"
 
 
-def read_window(
-    run: Path, *, now_s: float, max_age_s: float = STALE_AFTER_S
-) -> tuple[GpuReading, ...] | None:
+def read_window(run: Path, *, now_s: float) -> tuple[GpuReading, ...] | None:
     """Return the monitor's last reading of every GPU, smact averaged over the window.
 
     Args:
         run: Folder of the node's state (`paths.run`).
         now_s: Seconds since the epoch.
-        max_age_s: An older reading is not trusted.
 
     Returns:
         Readings ordered by index; None if there is no monitor, or its file is broken or too old to trust.
     """
     rows = _read(window_path(run))
-    if rows is None or abs(now_s - _number(rows.get("time_s"))) > max_age_s:
+    if rows is None or abs(now_s - _number(rows.get("time_s"))) > STALE_AFTER_S:
         return None
     try:
         return tuple(reading_from(row) for row in rows["gpus"])

@@ -5,8 +5,8 @@
     RUN/mps/GPU-.../1000/pipe/       where clients connect to the daemon; only users with a job on it may enter
     RUN/mps/GPU-.../1000/daemon.log  output of daemon and server
 
-The folder's name is the server's key (core/placement/servers.py): `1000` serves this user, `a` and twelve hex digits a
-Slurm account, `all` every job on the GPU, `j7` job 7 alone.
+The folder's name is the server's key (core/placement/server_keys.py): `1000` serves this user, `a` and twelve hex
+digits a Slurm account, `all` every job on the GPU, `j7` job 7 alone.
 
 Root owns all of it, and runs the processes.
 
@@ -34,6 +34,6 @@ Findings on real hardware (driver 580, CUDA 13) that shape this package:
 Source: https://docs.nvidia.com/deploy/mps/, "Appendix: Tools and Interface Reference".
 """
 
-from slurm_plugin.mps.node import Mps
+from slurm_plugin.mps.servers import Mps
 
 __all__ = ["Mps"]

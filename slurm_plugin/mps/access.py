@@ -67,15 +67,6 @@ def _has_list(path: Path) -> bool:
         return False
 
 
-def admitted(folder: Path) -> frozenset[int]:
-    """Return the users that a folder's access control list names; none where it has no list, or does not exist."""
-    try:
-        rows = os.getxattr(folder, _ATTRIBUTE)[4:]
-    except OSError:
-        return frozenset()
-    return frozenset(number for tag, _, number in struct.iter_unpack("<HHI", rows) if tag == _USER)
-
-
 _ATTRIBUTE = "system.posix_acl_access"
 _READ, _WRITE, _SEARCH = 4, 2, 1
 _USER_OBJ, _USER, _GROUP_OBJ, _MASK, _OTHER = 0x01, 0x02, 0x04, 0x10, 0x20

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import CommandError, MpsError
+from slurm_plugin.core.placement.server_keys import LONGEST_KEY
 from slurm_plugin.core.process.identity import Process, owner_of
 from slurm_plugin.core.process.run import SYSTEM_PATH, run, spawn_daemon
 from slurm_plugin.core.units import to_mib_up
@@ -22,6 +23,10 @@ ANSWER_S = 2.0
 """At most, for one query; a daemon that takes longer hangs."""
 _LONGEST_SOCKET_PATH = 107  # unix(7): sun_path holds 108 bytes, a closing zero among them
 _LONGEST_SOCKET_NAME = "/control_privileged"
+LONGEST_RUN_FOLDER = _LONGEST_SOCKET_PATH - len(
+    f"/mps/GPU-{36 * 'x'}/{LONGEST_KEY * 'x'}/pipe{_LONGEST_SOCKET_NAME}"
+)
+"""Bytes that `paths.run` may have, whichever server a job gets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,29 +17,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 _LINE = re.compile(r"^\[[^\]]{1,40} Server +(\d{1,10})\] (.{0,200})")
 _FATAL = re.compile(r"^Client \{PID: \d{1,10}, Context(?: ID)?: \d+\} encountered a fatal GPU error")
 _LIST = "The following client process have a sticky error set"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """One fault.
-
-    Attributes:
-        server: Pid of the MPS server.
-        ended: Pids of all clients that ended with it, including the one that caused it.
-    """
-
-    server: int
-    ended: tuple[int, ...]
+EndedClients = tuple[int, ...]
+"""One fault: pids of all clients that ended with their server, including the one that caused it."""
 
 
-def faults_in(lines: Iterable[str]) -> tuple[Fault, ...]:
+def faults_in(lines: Iterable[str]) -> tuple[EndedClients, ...]:
     """Return the faults in these lines of a control daemon's log."""
-    found: list[Fault] = []
+    found: list[EndedClients] = []
     faulted: set[int] = set()
     lists: dict[int, list[int]] = {}
     for line in lines:
@@ -60,8 +50,8 @@ def faults_in(lines: Iterable[str]) -> tuple[Fault, ...]:
     return tuple(found)
 
 
-def _close(server: int, faulted: set[int], lists: dict[int, list[int]], found: list[Fault]) -> None:
+def _close(server: int, faulted: set[int], lists: dict[int, list[int]], found: list[EndedClients]) -> None:
     ended = lists.pop(server)
     if server in faulted:
         faulted.remove(server)
-        found.append(Fault(server=server, ended=tuple(ended)))
+        found.append(tuple(ended))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from slurm_plugin.core.units import KIB, MIB
 from slurm_plugin.mps.daemon import LOG
-from slurm_plugin.mps.faults import Fault, faults_in
+from slurm_plugin.mps.faults import EndedClients, faults_in
 
 MOST_BYTES = MIB
 """Limit for one log; a daemon appends, so truncating frees the space."""
@@ -32,9 +32,9 @@ class LogWatch:
         self._offsets: dict[Path, int] = {}
         self._last: dict[Path, list[str]] = {}
 
-    def faults(self) -> dict[tuple[str, str], tuple[Fault, ...]]:
+    def faults(self) -> dict[tuple[str, str], tuple[EndedClients, ...]]:
         """Return the faults since the last round, by GPU and key of the server, each once."""
-        found: dict[tuple[str, str], tuple[Fault, ...]] = {}
+        found: dict[tuple[str, str], tuple[EndedClients, ...]] = {}
         paths = set(self._folder.glob(f"*/*/{LOG}"))
         self._offsets = {path: offset for path, offset in self._offsets.items() if path in paths}
         self._last = {path: lines for path, lines in self._last.items() if path in paths}

@@ -12,7 +12,7 @@ from pathlib import Path
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.mps.daemon import Daemon
-from slurm_plugin.mps.node import Mps
+from slurm_plugin.mps.servers import Mps
 from slurm_plugin.mps.state import State
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.files.atomic import replace_file
-from slurm_plugin.core.placement.servers import user_of
 from slurm_plugin.core.process.identity import Process
 
 _POLL_S = 0.02
@@ -28,8 +27,7 @@ class State:
         daemon: The control daemon; None if none was started.
         server: The server under it; None if none was started.
         jobs: Job id -> memory limit in bytes, or None for a job without a limit.
-        users: Job id -> the job's user. A file of a release that had one server for each user names none: the folder's
-            name is the user.
+        users: Job id -> the job's user.
         processes: Job id -> processes that it may connect, as far as its request shows; missing ones count as one.
     """
 
@@ -55,13 +53,13 @@ class State:
             processes={**self.processes, job_id: processes},
         )
 
-    def with_jobs(self, wanted: Callable[[int], bool]) -> State:
-        """Return the state with the wanted ones of its jobs only."""
+    def without(self, job_id: int) -> State:
+        """Return the state without a job."""
         return replace(
             self,
-            jobs={job: cap for job, cap in self.jobs.items() if wanted(job)},
-            users={job: user_id for job, user_id in self.users.items() if wanted(job)},
-            processes={job: count for job, count in self.processes.items() if wanted(job)},
+            jobs={job: cap for job, cap in self.jobs.items() if job != job_id},
+            users={job: user_id for job, user_id in self.users.items() if job != job_id},
+            processes={job: count for job, count in self.processes.items() if job != job_id},
         )
 
 
@@ -69,13 +67,12 @@ def read_state(place: Path) -> State:
     """Return the stored state; an empty state if there is none, or none that is readable."""
     try:
         rows: Any = json.loads((place / "state.json").read_bytes())
-        users = rows.get("users") or dict.fromkeys(rows["jobs"], user_of(place.name) or 0)
         return State(
             daemon=Process(**rows["daemon"]) if rows["daemon"] else None,
             server=Process(**rows["server"]) if rows["server"] else None,
             jobs={int(job): cap for job, cap in rows["jobs"].items()},
-            users={int(job): int(user_id) for job, user_id in users.items()},
-            processes={int(job): int(count) for job, count in rows.get("processes", {}).items()},
+            users={int(job): int(user_id) for job, user_id in rows["users"].items()},
+            processes={int(job): int(count) for job, count in rows["processes"].items()},
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return State()

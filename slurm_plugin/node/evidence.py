@@ -10,7 +10,7 @@ from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.core.ledger.job_file import PlacedFile
-from slurm_plugin.core.ledger.reconcile import Evidence, SlurmState
+from slurm_plugin.core.ledger.reconcile import NodeEvidence, SlurmState
 from slurm_plugin.core.process.identity import owner_of
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.node import Allocation
@@ -27,7 +27,7 @@ _ON_NODE = ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIG
 
 def look(
     node: Node, readings: Sequence[GpuReading], files: Sequence[PlacedFile], facts: NodeFacts
-) -> Evidence:
+) -> NodeEvidence:
     """Return the evidence of jobs on this node: slurmstepds, processes on GPUs, the Prolog's files.
 
     Args:
@@ -45,7 +45,7 @@ def look(
             owner = owners.get(process.pid)
             if owner is not None and owner.certain and _is_its(owner, process.pid, users, node):
                 on_gpus[owner.job_id] = on_gpus.get(owner.job_id, frozenset()) | {reading.uuid}
-    return Evidence(
+    return NodeEvidence(
         steps=living_jobs(slurm_conf=facts.slurm_conf, proc=node.proc),
         on_gpus=on_gpus,
         placed={file.job_id: file.allocation for file in files if file.allocation is not None},
@@ -83,7 +83,9 @@ def _says(view: JobView, name: str) -> SlurmState:
     )
 
 
-def unknown_holders(node: Node, evidence: Evidence, readings: Sequence[GpuReading]) -> dict[int, Allocation]:
+def unknown_holders(
+    node: Node, evidence: NodeEvidence, readings: Sequence[GpuReading]
+) -> dict[int, Allocation]:
     """Return allocations of jobs of which only processes are left, for a completely lost ledger.
 
     Their GPUs are those that the driver shows, otherwise those that their own tasks name. Their size is that of their

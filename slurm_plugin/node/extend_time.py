@@ -73,10 +73,10 @@ class MoreTime:
         """Give a job the extension that it is due, and return when it ends."""
         slurm = TimeLimits(self._node.slurm())
         end = slurm.of(job_id)
-        settings = None if end is None else self._node.settings(end.partition)
+        settings = None if end is None else self._node.config.partition(end.partition)
         if end is None or settings is None:
             return now_s + EARLY_S + AGAIN_S
-        granted = self._read(job_id) or Granted(asked_s=end.limit_s)
+        granted = self._read(job_id) or Granted(requested_s=end.limit_s)
 
         def minutes(margin_s: float) -> int:
             return more_minutes(
@@ -102,7 +102,7 @@ class MoreTime:
         self._files.write(self._path(job_id), json.dumps(asdict(given)).encode())
         slurm.add(job_id, minutes)
         limit = int((end.limit_s + minutes * MINUTE_S) // MINUTE_S)
-        requested_min = int(granted.asked_s // MINUTE_S)
+        requested_min = int(granted.requested_s // MINUTE_S)
         self._log_event(
             EventKind.MORE_TIME,
             f"job {job_id} shared its GPU: its limit is {limit} minutes now, it requested {requested_min}",
@@ -111,7 +111,8 @@ class MoreTime:
     def _read(self, job_id: int) -> Granted | None:
         try:
             row = json.loads(self._path(job_id).read_bytes())
-            return Granted(asked_s=float(row["asked_s"]), granted_s=float(row["granted_s"]))
+            requested_s = row["requested_s" if "requested_s" in row else "asked_s"]  # of an older release
+            return Granted(requested_s=float(requested_s), granted_s=float(row["granted_s"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -126,8 +127,8 @@ class MoreTime:
         slurm = TimeLimits(self._node.slurm())
         for job_id, limit_s in slurm.waiting(given).items():
             granted = given[job_id]
-            if limit_s == granted.asked_s + granted.granted_s:
-                slurm.set(job_id, int(granted.asked_s // MINUTE_S))
+            if limit_s == granted.requested_s + granted.granted_s:
+                slurm.set(job_id, int(granted.requested_s // MINUTE_S))
             self._files.discard(self._path(job_id))
 
     def _forget(self, present: set[int], now_s: float) -> None:

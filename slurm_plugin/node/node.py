@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.comments.signed_comment import read_key
-from slurm_plugin.core.config.load import Config, PartitionConfig
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
@@ -112,9 +112,5 @@ class Node:
 
     def manages(self, partition: str) -> bool:
         """Return whether jobs of a partition are placed by RAD; all others run unchanged."""
-        settings = self.settings(partition)
+        settings = self.config.partition(partition)
         return settings is not None and settings.collocate
-
-    def settings(self, partition: str) -> PartitionConfig | None:
-        """Return the settings of a partition; None if rad.toml does not name it."""
-        return self.config.partition(partition)

@@ -19,7 +19,7 @@ from slurm_plugin.core.ledger.job_file import JobFile, PlacedFile, placed_files
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.reconcile import (
     YOUNG_S,
-    Evidence,
+    NodeEvidence,
     doubtful,
     missing,
     never_launched,
@@ -30,18 +30,13 @@ from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.node.evidence import STARTED, look, present, unknown_holders
 from slurm_plugin.node.facts import NodeFacts, read_facts
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.unconfirmed import (
-    UnconfirmedRun,
-    earlier_unconfirmed,
-    forget_unconfirmed,
-    record_unconfirmed,
-)
+from slurm_plugin.node.unconfirmed import earlier_unconfirmed, forget_unconfirmed, record_unconfirmed
 from slurm_plugin.slurm.node.processes import living_jobs, slurmd_since_s
 
 LOCK_S = 3.0
 """Part of a hook's time."""
 
-UNSWEPT_S = 90.0
+OVERDUE_S = 90.0
 """rad-monitor reconciles four times a minute; after this time without it, a hook does."""
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.02, 0.3
@@ -56,14 +51,11 @@ class Reconciled:
         released: Jobs with a released allocation.
         restored: Jobs with a restored allocation.
         rebuilt: The ledger was lost, and was rebuilt.
-        doubted: Jobs that may run here according to Slurm although they left no trace, with the run's restart count
-            where it is known: the next reconciliation asks Slurm and requeues them.
     """
 
     released: tuple[int, ...] = ()
     restored: tuple[int, ...] = ()
     rebuilt: bool = False
-    doubted: tuple[UnconfirmedRun, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.released or self.restored or self.rebuilt)
@@ -71,7 +63,7 @@ class Reconciled:
     def __str__(self) -> str:
         lists = (("released", self.released), ("restored", self.restored))
         words = [f"{verb} jobs {' '.join(map(str, jobs))}" for verb, jobs in lists if jobs]
-        return "sweep: " + ", ".join([*(["ledger rebuilt"] if self.rebuilt else []), *words])
+        return "reconciled: " + ", ".join([*(["ledger rebuilt"] if self.rebuilt else []), *words])
 
 
 def reconcile_if_due(node: Node, readings: Sequence[GpuReading]) -> None:
@@ -91,7 +83,7 @@ def reconcile_if_due(node: Node, readings: Sequence[GpuReading]) -> None:
                 if _due(node):
                     reconcile_node(node, readings)
                 return
-        if due == "unswept":
+        if due == "overdue":
             return
         node.clock.sleep(pause_s)
         pause_s = min(2 * pause_s, _LONGEST_POLL_S)
@@ -99,12 +91,12 @@ def reconcile_if_due(node: Node, readings: Sequence[GpuReading]) -> None:
         raise LedgerError("the ledger is lost, and another hook did not rebuild it in time")
 
 
-def _due(node: Node) -> Literal["lost", "unswept", ""]:
+def _due(node: Node) -> Literal["lost", "overdue", ""]:
     found = node.store.read()
     if found.lost:
         return "lost"
     last_s = found.ledger.reconciled_s
-    return "unswept" if last_s is None or node.clock.monotonic_s() - last_s > UNSWEPT_S else ""
+    return "overdue" if last_s is None or node.clock.monotonic_s() - last_s > OVERDUE_S else ""
 
 
 def reconcile_node(node: Node, readings: Sequence[GpuReading]) -> Reconciled:
@@ -122,7 +114,7 @@ def reconcile_node(node: Node, readings: Sequence[GpuReading]) -> Reconciled:
     earlier = earlier_unconfirmed(node.run, now_s=node.clock.now_s())
     missed = earlier_unconfirmed(node.run, now_s=node.clock.now_s(), kind="missed")
     evidence = look(node, readings, files, facts)
-    evidence = replace(evidence, doubted=frozenset(earlier), missed=frozenset(missed))
+    evidence = replace(evidence, unconfirmed=frozenset(earlier), missed=frozenset(missed))
     forget_unconfirmed(node.run, [each for each in earlier if evidence.shows(each[0])])
     found = node.store.read()
     unknown = unknown_holders(node, evidence, readings) if found.lost else {}
@@ -145,14 +137,14 @@ def reconcile_node(node: Node, readings: Sequence[GpuReading]) -> Reconciled:
             else reconcile(found.ledger, evidence, now_s=now_s)
         )
         node.store.write(after)
-    doubted: tuple[UnconfirmedRun, ...] = never_launched(found.ledger, evidence, now_s=now_s)
-    doubted += tuple((job_id, None) for job_id in _clear(node, files, after, evidence, now_s))
-    record_unconfirmed(node.run, doubted)
+    cleared = [(job_id, None) for job_id in _clear(node, files, after, evidence, now_s)]
+    # The next reconciliation asks Slurm, and requeues them.
+    record_unconfirmed(node.run, (*never_launched(found.ledger, evidence, now_s=now_s), *cleared))
     seen_again = {*(evidence.present or ()), *evidence.steps, *evidence.on_gpus}
     decided = [each for each in missed if after.of_job(each[0]) is None]
     forget_unconfirmed(node.run, [*decided, *((job_id, None) for job_id in seen_again)], kind="missed")
     record_unconfirmed(node.run, missing(after, evidence, now_s=now_s), kind="missed")
-    for folder in (".", "placed", "ended", "doubted", "missed", "waiting", "monitor", "monitor/jobs"):
+    for folder in (".", "placed", "ended", "unconfirmed", "missed", "waiting", "monitor", "monitor/jobs"):
         clear_drafts(node.run / folder, before_s=node.clock.now_s() - YOUNG_S)
     EndedRuns(node.run).forget_old(now_s=node.clock.now_s())
     SpareFiles(node.run).fill()
@@ -163,7 +155,6 @@ def reconcile_node(node: Node, readings: Sequence[GpuReading]) -> Reconciled:
         released=tuple(sorted(before - now)),
         restored=tuple(sorted(now - before)),
         rebuilt=found.lost,
-        doubted=doubted,
     )
 
 
@@ -195,7 +186,7 @@ def run_again(node: Node, job_id: int, restart: int | None) -> bool:
 
 
 def _clear(
-    node: Node, files: Sequence[PlacedFile], ledger: Ledger, evidence: Evidence, now_s: float
+    node: Node, files: Sequence[PlacedFile], ledger: Ledger, evidence: NodeEvidence, now_s: float
 ) -> tuple[int, ...]:
     """Remove the files of jobs that neither run nor have an allocation; return the jobs that were refused a start."""
     refused = []

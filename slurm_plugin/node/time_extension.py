@@ -20,11 +20,11 @@ class Granted:
     """Time limit extension of one job.
 
     Attributes:
-        asked_s: Its time limit before any extension.
+        requested_s: Its time limit before any extension.
         granted_s: Total extension over all its runs on this node.
     """
 
-    asked_s: float
+    requested_s: float
     granted_s: float = 0.0
 
 
@@ -40,7 +40,7 @@ def more_minutes(granted: Granted, *, shared_s: float, left_s: float, factor: fl
     """
     if left_s > EARLY_S:
         return 0
-    most = int((factor - 1) * granted.asked_s // MINUTE_S)
+    most = int((factor - 1) * granted.requested_s // MINUTE_S)
     earned = -int(-shared_s // MINUTE_S)
     given = -int(-granted.granted_s // MINUTE_S)
     return max(0, int(min(min(earned, most) - given, margin_s / MINUTE_S)))

@@ -1,7 +1,7 @@
 """Runs that a reconciliation found no trace of, until a later one decides: one observation proves nothing.
 
-    RUN/doubted/ID    restart count of a run that Slurm reports and this node knows nothing of; it is requeued
-    RUN/missed/ID     the same of a run that Slurm did not list; its allocation is released
+    RUN/unconfirmed/ID    restart count of a run that Slurm reports and this node knows nothing of; it is requeued
+    RUN/missed/ID         the same of a run that Slurm did not list; its allocation is released
 
 Hooks reconcile, too, and rad-monitor may be restarted in between: each stores its findings here for the next.
 """
@@ -21,18 +21,20 @@ LEAST_AGE_S = 10.0
 UnconfirmedRun = tuple[int, int | None]
 """A job's id and the restart count of its run; None where that is not known."""
 
-Kind = Literal["doubted", "missed"]
+UnconfirmedKind = Literal["unconfirmed", "missed"]
 
 
-def record_unconfirmed(run: Path, doubted: Iterable[UnconfirmedRun], kind: Kind = "doubted") -> None:
+def record_unconfirmed(
+    run: Path, runs: Iterable[UnconfirmedRun], kind: UnconfirmedKind = "unconfirmed"
+) -> None:
     """Record such runs; one that is recorded already keeps its age.
 
     Args:
         run: Folder of the node's state (`paths.run`).
-        doubted: The runs that a reconciliation found.
+        runs: The runs that a reconciliation found.
         kind: Their folder.
     """
-    for job_id, restart in doubted:
+    for job_id, restart in runs:
         path = run / kind / str(job_id)
         text = "" if restart is None else str(restart)
         with suppress(OSError):
@@ -41,7 +43,9 @@ def record_unconfirmed(run: Path, doubted: Iterable[UnconfirmedRun], kind: Kind 
                 SpareFiles(run).write(path, text.encode())
 
 
-def earlier_unconfirmed(run: Path, *, now_s: float, kind: Kind = "doubted") -> tuple[UnconfirmedRun, ...]:
+def earlier_unconfirmed(
+    run: Path, *, now_s: float, kind: UnconfirmedKind = "unconfirmed"
+) -> tuple[UnconfirmedRun, ...]:
     """Return the runs that earlier reconciliations recorded.
 
     Args:
@@ -58,13 +62,15 @@ def earlier_unconfirmed(run: Path, *, now_s: float, kind: Kind = "doubted") -> t
     return tuple(found)
 
 
-def forget_unconfirmed(run: Path, doubted: Iterable[UnconfirmedRun], kind: Kind = "doubted") -> None:
+def forget_unconfirmed(
+    run: Path, runs: Iterable[UnconfirmedRun], kind: UnconfirmedKind = "unconfirmed"
+) -> None:
     """Remove records: a trace of the run was seen, or it was decided how to treat it.
 
     Args:
         run: Folder of the node's state (`paths.run`).
-        doubted: Runs from `earlier_unconfirmed`.
+        runs: Runs from `earlier_unconfirmed`.
         kind: Their folder.
     """
-    for job_id, _ in doubted:
+    for job_id, _ in runs:
         SpareFiles(run).discard(run / kind / str(job_id))

@@ -46,8 +46,6 @@ class Dispatcher:
         operation = fields.get("op")
         if operation == "ping":
             return self._pong()
-        if operation == "status":
-            return self._status()
         checked_version(fields)
         if operation == "submit":
             self._note_undecided(fields.get("undecided"))
@@ -75,17 +73,8 @@ class Dispatcher:
             "leaves_jobs": self._in_force.submission.leave_jobs,
             "key": fingerprint(self._in_force.key),
             "settings": self._in_force.settings,
-            **undecided,
-        }
-
-    def _status(self) -> dict[str, Any]:
-        config = self._in_force.config
-        return {
-            "v": VERSION,
-            "mode": config.mode,
-            "estimator": config.estimator,
             "slurm": written(self._in_force.version),
-            "partitions": sorted(name for name, each in config.partitions.items() if each.collocate),
+            **undecided,
         }
 
     def _note_undecided(self, total: object) -> None:

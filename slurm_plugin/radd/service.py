@@ -1,4 +1,4 @@
-"""radd without its socket: its parts, connected."""
+"""Build radd from its parts, without its socket."""
 
 from __future__ import annotations
 

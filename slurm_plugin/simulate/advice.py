@@ -9,8 +9,9 @@ from typing import Any
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.records.submission import ServerScope
+from slurm_plugin.core.units import counted
 from slurm_plugin.simulate.command import simulate
-from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.question import SimulationQuestion
 from slurm_plugin.simulate.traces.job import TraceJob, as_words
 from slurm_plugin.simulate.traces.read import read_trace
 from slurm_plugin.slurm.versions import Version, release_of
@@ -76,7 +77,7 @@ class Advice:
         return int(self.whole["jobs"])
 
 
-def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> Advice:
+def advise(question: SimulationQuestion, clock: Clock, *, show_progress: bool = False) -> Advice:
     """Simulate a trace both ways, and shared once more with the other backfill setting if none was given.
 
     Args:
@@ -113,7 +114,7 @@ def advise(question: Question, clock: Clock, *, show_progress: bool = False) -> 
     )
 
 
-def _other_servers(question: Question, jobs: Sequence[TraceJob]) -> tuple[ServerScope, ...]:
+def _other_servers(question: SimulationQuestion, jobs: Sequence[TraceJob]) -> tuple[ServerScope, ...]:
     """Return the other choices of `mps_server` that can make a difference: none where one user has all jobs."""
     settings = question.settings
     users = question.users or len({job.user for job in jobs})
@@ -136,7 +137,7 @@ def as_text(advice: Advice) -> str:
     lines += [
         "",
         f"Sharing would have saved {_number(saved['gpu_hours'])} GPU hours and "
-        f"{_number(saved['waiting_hours'])} hours of waiting, over {advice.jobs_done} jobs.",
+        f"{_number(saved['waiting_hours'])} hours of waiting, over {counted(advice.jobs_done, 'job')}.",
         *_passing(advice),
         *_serving(advice),
         f"Simulated as Slurm {release_of(advice.slurm)} counts and plans shared GPUs; --slurm names another.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from slurm_plugin.core.records.node import Outcome
 from slurm_plugin.core.recovery.classify import next_attempt
-from slurm_plugin.simulate.cluster import Cluster
+from slurm_plugin.simulate.cluster import SimulatedCluster
 from slurm_plugin.simulate.jobs import booked_shards
-from slurm_plugin.simulate.progress import Job, Run
+from slurm_plugin.simulate.progress import SimulatedJob, SimulatedRun
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 10.0, 160.0
 """Delay of a requeued job: first and longest; it doubles each time."""
@@ -16,7 +16,7 @@ REQUEUE_S = 121.0
 """Slurm's delay of a requeued job, which is not cleared for a job that requeues itself."""
 
 
-def requeue(job: Job, now_s: float, least_s: float) -> None:
+def requeue(job: SimulatedJob, now_s: float, least_s: float) -> None:
     """Requeue a job that no GPU could take: it keeps its age, and waits before it is considered again.
 
     Args:
@@ -30,15 +30,15 @@ def requeue(job: Job, now_s: float, least_s: float) -> None:
     job.eligible_s = now_s + max(least_s, delay_s)
 
 
-class Waiting:
+class WaitingReruns:
     """Requeued jobs, by node: when a GPU is freed, the job that has waited longest is woken (epilog/wake.py)."""
 
     def __init__(self) -> None:
         """Start empty."""
-        self._by_node: dict[int, dict[int, tuple[float, Job]]] = {}
+        self._by_node: dict[int, dict[int, tuple[float, SimulatedJob]]] = {}
         self._node_of: dict[int, int] = {}
 
-    def begin(self, node: int, job: Job, earliest_s: float) -> None:
+    def begin(self, node: int, job: SimulatedJob, earliest_s: float) -> None:
         """Note that a job waits for a GPU of a node.
 
         Args:
@@ -50,13 +50,13 @@ class Waiting:
         self._by_node.setdefault(node, {})[job.number] = (earliest_s, job)
         self._node_of[job.number] = node
 
-    def end(self, job: Job) -> None:
+    def end(self, job: SimulatedJob) -> None:
         """Remove a job that no longer waits; safe to repeat."""
         node = self._node_of.pop(job.number, None)
         if node is not None:
             del self._by_node[node][job.number]
 
-    def wake(self, node: int) -> tuple[Job, float] | None:
+    def wake(self, node: int) -> tuple[SimulatedJob, float] | None:
         """Return the job to start when a GPU of a node is freed, and its earliest start; None if no job waits."""
         rows = self._by_node.get(node)
         if not rows:
@@ -66,7 +66,7 @@ class Waiting:
         return job, earliest_s
 
 
-def saved(job: Job, now_s: float) -> None:
+def saved(job: SimulatedJob, now_s: float) -> None:
     """Requeue a job that saved at the end of its slot, behind the waiting jobs.
 
     Args:
@@ -78,7 +78,7 @@ def saved(job: Job, now_s: float) -> None:
     job.eligible_s = now_s + REQUEUE_S
 
 
-def recovers(run: Run, cluster: Cluster, now_s: float) -> bool:
+def recovers(run: SimulatedRun, cluster: SimulatedCluster, now_s: float) -> bool:
     """Requeue a job that ran out of GPU memory or was stopped, as the Epilog would; it starts from the beginning.
 
     Args:

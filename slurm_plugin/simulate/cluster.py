@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.core.placement.choose import Pin
-from slurm_plugin.simulate.gpus.interference import Slowdowns, slowdowns
 from slurm_plugin.slurm.versions import NEWEST, Version
 
 PARTITION = "gpu"
@@ -14,7 +13,7 @@ PARTITION = "gpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class SimulatedCluster:
     """Nodes of one kind, with Slurm's and RAD's settings.
 
     Attributes:
@@ -27,12 +26,8 @@ class Cluster:
         backfill_s: SchedulerParameters bf_interval; Slurm's default.
         min_age_reserve_s: SchedulerParameters bf_min_age_reserve: jobs that have waited for less may be passed.
         began_s: When the trace begins, in seconds since the epoch: backfill plans starts by whole minutes of the clock.
-        kept: GPUs of each node that have no shards, for jobs with dedicated GPUs.
         slurm: Slurm's version: how it counts and plans shards next to whole GPUs.
         requeue_s: Slurm's minimum delay before a requeued job can start on its node again.
-        drain: Whether shared jobs go where they extend the GPU's busy time the least.
-        server_bytes: Memory of an MPS server on a GPU in use.
-        interference: How jobs on one GPU slow each other down.
     """
 
     nodes: int
@@ -44,12 +39,8 @@ class Cluster:
     backfill_s: float = 30.0
     min_age_reserve_s: float = 0.0
     began_s: float = 0.0
-    kept: int = 0
     slurm: Version = NEWEST
     requeue_s: float = 3.0
-    drain: bool = False
-    server_bytes: int = 0
-    interference: Slowdowns = slowdowns
 
     @property
     def settings(self) -> PartitionConfig:

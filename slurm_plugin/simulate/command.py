@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +13,24 @@ from slurm_plugin.core.config.load import PartitionConfig, load_config
 from slurm_plugin.core.config.typed_table import build
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.simulate.engine import Engine
-from slurm_plugin.simulate.jobs import seen_activity
 from slurm_plugin.simulate.metrics import metrics
-from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.question import SimulationQuestion
 from slurm_plugin.simulate.scenario import scenario
 from slurm_plugin.simulate.traces.job import as_words
 from slurm_plugin.slurm.versions import NEWEST, Version, traits
 
+ROWS = {
+    "crashes": "out of memory or stopped",
+    "stopped": "stopped by the guard",
+    "hurt": "ended within the booking",
+    "recoveries": "rerun after that",
+    "failed": "not rerun after that",
+    "over_limit": "jobs over their time limit",
+}
+"""Rows of the text whose figure's name says too little (result.py)."""
 
-def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -> dict[str, Any]:
+
+def simulate(question: SimulationQuestion, clock: Clock, *, show_progress: bool = False) -> dict[str, Any]:
     """Simulate a trace and return its figures.
 
     Args:
@@ -35,7 +42,7 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
         ConfigError: The trace cannot be read, or no job of it fits the cluster.
     """
     began_s = clock.monotonic_s()
-    found = scenario(question, history(question))
+    found = scenario(question)
     engine = Engine(found.cluster, found.jobs)
     if show_progress:
         import click
@@ -49,14 +56,6 @@ def simulate(question: Question, clock: Clock, *, show_progress: bool = False) -
         "unknown_workloads": found.unknown,
         "simulated_in_s": round(clock.monotonic_s() - began_s, 2),
     }
-
-
-def history(question: Question) -> Mapping[str, float]:
-    """Return the SM activity of each workload, as measured by the monitor in an earlier run; empty without one."""
-    if question.activity != "history":
-        return {}
-    before = scenario(replace(question, activity="given"))
-    return seen_activity(Engine(before.cluster, before.jobs, learns=True).run().jobs)
 
 
 def settings_of(config: Path | None, partition: str | None, slurm: Version = NEWEST) -> PartitionConfig:
@@ -106,9 +105,5 @@ def as_text(figures: dict[str, Any]) -> str:
         name: as_words(value) or "none" if isinstance(value, dict) else value
         for name, value in figures.items()
     }
-    return "\n".join(f"{name.replace('_', ' '):<26} {value}" for name, value in words.items())
-
-
-def as_json(figures: dict[str, Any]) -> str:
-    """Return one JSON object."""
-    return json.dumps(figures)
+    rows = ((ROWS.get(name, name.replace("_", " ")), value) for name, value in words.items())
+    return "\n".join(f"{name:<26} {value}" for name, value in rows)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from slurm_plugin.simulate.aftermath import Waiting, recovers, requeue, saved
-from slurm_plugin.simulate.cluster import Cluster
+from slurm_plugin.simulate.aftermath import WaitingReruns, recovers, requeue, saved
+from slurm_plugin.simulate.cluster import SimulatedCluster
 from slurm_plugin.simulate.gpus.hardware import Hardware
-from slurm_plugin.simulate.progress import Job, Run
+from slurm_plugin.simulate.progress import SimulatedJob, SimulatedRun
 from slurm_plugin.simulate.result import Result
 from slurm_plugin.simulate.slurm.controller import Controller
 
@@ -19,21 +19,15 @@ SAVE_S = 120.0
 class Engine:
     """One simulation: Slurm's view of the cluster, the actual state of the GPUs, and the results so far."""
 
-    def __init__(self, cluster: Cluster, jobs: Sequence[Job], *, learns: bool = False) -> None:
-        """Start with an empty cluster.
-
-        Args:
-            cluster: The cluster.
-            jobs: In order of submission.
-            learns: Whether each job's measured activity is kept, as rad-monitor does.
-        """
+    def __init__(self, cluster: SimulatedCluster, jobs: Sequence[SimulatedJob]) -> None:
+        """Start with an empty cluster; jobs are in order of submission."""
         self._cluster = cluster
         self.slurm = Controller(cluster)
-        self.hardware = Hardware(cluster, learns=learns)
+        self.hardware = Hardware(cluster)
         limit_factor = cluster.settings.time_limit_factor if cluster.managed else 1.0
         self.result = Result(jobs=jobs, gpus=self.hardware.gpus, limit_factor=limit_factor)
         self._arrivals = list(reversed(jobs))
-        self._waiting = Waiting()
+        self._waiting = WaitingReruns()
 
     def run(self, progress: Callable[[int], None] = lambda done: None) -> Result:
         """Run until every job has ended.
@@ -82,7 +76,7 @@ class Engine:
                 self._requeue(job, gpu_indices, now_s)
                 continue
             self._waiting.end(job)
-            run = Run(
+            run = SimulatedRun(
                 job=job,
                 gpu_indices=gpu_indices,
                 gpus=gpus,
@@ -96,7 +90,7 @@ class Engine:
             self.slurm.started(run)
             self.hardware.occupy(run, now_s)
 
-    def _requeue(self, job: Job, gpu_indices: tuple[int, ...], now_s: float) -> None:
+    def _requeue(self, job: SimulatedJob, gpu_indices: tuple[int, ...], now_s: float) -> None:
         least_s = self._cluster.requeue_s
         requeue(job, now_s, least_s)
         self.result.requeues += 1
@@ -118,13 +112,13 @@ class Engine:
                 progress(1)
         return ended
 
-    def _wake(self, run: Run, now_s: float) -> None:
+    def _wake(self, run: SimulatedRun, now_s: float) -> None:
         woken = self._waiting.wake(run.gpu_indices[0] // self._cluster.per_node)
         if woken is not None:
             job, earliest_s = woken
             self.slurm.queue.sooner(job, max(now_s, earliest_s))
 
-    def _comes_back(self, run: Run, now_s: float) -> bool:
+    def _comes_back(self, run: SimulatedRun, now_s: float) -> bool:
         """Return whether a job is requeued after a run, and prepare it for that."""
         job = run.job
         if run.has_crashed(now_s):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import statistics
 import zlib
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from slurm_plugin.core.booking.confidence import SHARES
 from slurm_plugin.core.booking.decide import decide
@@ -15,35 +14,15 @@ from slurm_plugin.core.records.submission import Booking, GresItem, JobRequest, 
 from slurm_plugin.core.units import shards_for
 from slurm_plugin.simulate.cluster import PARTITION
 from slurm_plugin.simulate.gpus.interference import Load
-from slurm_plugin.simulate.progress import Job
+from slurm_plugin.simulate.progress import SimulatedJob
 from slurm_plugin.simulate.traces.job import TraceJob
-from slurm_plugin.simulate.traces.workloads import EstimateError
+from slurm_plugin.simulate.traces.workloads import MeasuredError
 
 Baseline = Literal["rad", "whole", "hand"]
 HAND_ROUNDING = 1.2
 """Factor that users who size by hand apply to the peak they have seen."""
 LIMIT_FACTOR, LEAST_LIMIT_S = 2.0, 1800.0
 """For a trace without time limits: users request twice the time, and at least half an hour."""
-
-LEAST_SEEN_S = 60.0
-"""Activity of a shorter run is not used (epilog/run_record.py)."""
-
-
-class Known(NamedTuple):
-    """RAD's knowledge of a job's load on a GPU.
-
-    Attributes:
-        smact: SM activity; None if nothing is known.
-        busy: Share of the time in which any of its kernels runs; None if unknown.
-        seen: Whether it was measured in earlier runs, with their waits for data.
-    """
-
-    smact: float | None = None
-    busy: float | None = None
-    seen: bool = False
-
-
-NOTHING = Known()
 
 
 class Refused(Exception):
@@ -56,28 +35,24 @@ def make_job(
     config: Config,
     *,
     baseline: Baseline,
-    errors: Sequence[EstimateError],
+    errors: Sequence[MeasuredError],
     usable_bytes: int,
     start_up_s: float = 0.0,
     compress: float = 1.0,
-    known: Known = NOTHING,
     slot_s: float | None = None,
-    draw: int = 0,
-) -> Job:
+) -> SimulatedJob:
     """Return a job as it enters the queue.
 
     Args:
         trace: The submission.
-        load: Its load on a GPU.
+        load: Its load on a GPU; RAD expects as much of its first run, without waits for data.
         config: rad.toml, with the partition PARTITION.
         baseline: "rad"; "whole": a GPU each; "hand": the user requests shards.
         errors: Errors of RAD's estimates; if empty, it has no estimates.
         usable_bytes: Usable memory of one GPU.
         start_up_s: Time from each start to the first step; limits allow for it.
         compress: How many times faster the trace is than its users knew it.
-        known: RAD's knowledge of its load.
         slot_s: Length of slots, used by jobs that request more time; None: no slots.
-        draw: Number of the random draw of the errors.
 
     Raises:
         Refused: It is larger than a GPU.
@@ -87,7 +62,7 @@ def make_job(
     peak_bytes = min(trace.memory_bytes or usable_bytes, usable_bytes)
     limit_s = trace.limit_s or max(LEAST_LIMIT_S / compress, LIMIT_FACTOR * trace.duration_s)
     if baseline == "rad":
-        estimate = _estimate(trace, known, errors, draw)
+        estimate = _estimate(trace, load, errors)
         booking, shards = _by_rad(trace.gpus, estimate, config, partition)
     elif baseline == "hand" and trace.gpus == 1 and trace.memory_bytes:
         booking, shards = _by_hand(peak_bytes, partition)
@@ -96,7 +71,7 @@ def make_job(
     slotted = slot_s is not None and limit_s > slot_s
     if slot_s is not None:
         limit_s = min(limit_s, slot_s)
-    return Job(
+    return SimulatedJob(
         trace=trace,
         load=load,
         peak_bytes=peak_bytes,
@@ -136,15 +111,6 @@ def _by_hand(peak_bytes: int, partition: PartitionConfig) -> tuple[Booking | Non
     return Booking(kind="shared", memory_bytes=shards * partition.shard_bytes), shards
 
 
-def seen_activity(jobs: Sequence[Job]) -> dict[str, float]:
-    """Return the SM activity of each workload as measured by rad-monitor, mean over its runs of a minute or more."""
-    found: dict[str, list[float]] = {}
-    for job in jobs:
-        if job.own_s >= LEAST_SEEN_S:
-            found.setdefault(job.trace.workload, []).append(job.own_activity_s / job.own_s)
-    return {workload: statistics.fmean(values) for workload, values in found.items()}
-
-
 def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
     """Return a booking in shards of one GPU.
 
@@ -157,14 +123,12 @@ def booked_shards(booking: Booking | None, partition: PartitionConfig) -> int:
     return shards_for(booking.memory_bytes, partition.shard_bytes)
 
 
-def _estimate(
-    trace: TraceJob, known: Known, errors: Sequence[EstimateError], draw: int
-) -> MemoryEstimate | None:
+def _estimate(trace: TraceJob, load: Load, errors: Sequence[MeasuredError]) -> MemoryEstimate | None:
     """Return the simulated estimate; the same program gets the same error each time."""
     if trace.memory_bytes is None or not errors:
         return None
     program = zlib.crc32(trace.workload.encode())
-    error = errors[zlib.crc32(trace.workload.encode(), draw) % len(errors)]
+    error = errors[program % len(errors)]
     return MemoryEstimate(
         estimate_bytes=int(trace.memory_bytes * error.estimate),
         upper_bytes=int(trace.memory_bytes * error.bound),
@@ -173,9 +137,8 @@ def _estimate(
             (share, int(trace.memory_bytes * ratio))
             for share, ratio in zip(SHARES, error.quantiles, strict=True)
         ),
-        smact=known.smact,
-        smact_seen=known.seen,
-        busy=known.busy,
+        smact=load.smact,
+        busy=load.busy,
         source="simulated",
         profile_key=f"{program:08x}",
     )

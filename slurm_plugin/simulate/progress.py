@@ -17,7 +17,7 @@ CRASH_S, CRASH_SHARE = 60.0, 0.05
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Job:
+class SimulatedJob:
     """One job: its submission, its state and its history.
 
     Attributes:
@@ -42,8 +42,6 @@ class Job:
         last_run_s: Time of the last run.
         crashes: Times that it ran out of GPU memory.
         requeues: Times that it was requeued before it ran.
-        own_s: Time in which its GPU's activity was its alone, as rad-monitor counts it.
-        own_activity_s: Integral of its part of that activity.
     """
 
     trace: TraceJob
@@ -67,8 +65,6 @@ class Job:
     last_run_s: float = 0.0
     crashes: int = 0
     requeues: int = 0
-    own_s: float = 0.0
-    own_activity_s: float = 0.0
 
     @property
     def number(self) -> int:
@@ -87,7 +83,7 @@ class Job:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Run:
+class SimulatedRun:
     """One run of a job, from its start until it leaves its GPUs.
 
     Attributes:
@@ -103,7 +99,7 @@ class Run:
         factors: Slowdown on each GPU, relative to running alone.
     """
 
-    job: Job
+    job: SimulatedJob
     gpu_indices: tuple[int, ...]
     gpus: tuple[int, ...]
     start_s: float

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurm_plugin.simulate.gpus.gpu import Gpu
-from slurm_plugin.simulate.progress import Job, Run
+from slurm_plugin.simulate.gpus.gpu import SimulatedGpu
+from slurm_plugin.simulate.progress import SimulatedJob, SimulatedRun
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class Result:
         used_byte_s: Integral of their actual usage.
     """
 
-    jobs: Sequence[Job]
-    gpus: Sequence[Gpu]
+    jobs: Sequence[SimulatedJob]
+    gpus: Sequence[SimulatedGpu]
     limit_factor: float = 1.0
     end_s: float = 0.0
     crashes: int = 0
@@ -42,7 +42,7 @@ class Result:
     booked_byte_s: float = 0.0
     used_byte_s: float = 0.0
 
-    def count(self, run: Run, now_s: float) -> None:
+    def count(self, run: SimulatedRun, now_s: float) -> None:
         """Count a finished run.
 
         Args:

@@ -6,20 +6,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from slurm_plugin.core.config.compute import with_waits
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.records.submission import ServerScope
 from slurm_plugin.core.units import from_mib
-from slurm_plugin.simulate.cluster import PARTITION, Cluster
+from slurm_plugin.simulate.cluster import PARTITION, SimulatedCluster
 from slurm_plugin.simulate.gpus.interference import Load
-from slurm_plugin.simulate.jobs import NOTHING, Known, Refused, make_job
-from slurm_plugin.simulate.progress import Job
-from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.jobs import Refused, make_job
+from slurm_plugin.simulate.progress import SimulatedJob
+from slurm_plugin.simulate.question import SimulationQuestion
 from slurm_plugin.simulate.traces.job import TraceJob, as_words, compressed
 from slurm_plugin.simulate.traces.read import read_trace
 from slurm_plugin.simulate.traces.users import server_of, user_ids, with_users
-from slurm_plugin.simulate.traces.workloads import EXACT, EstimateError, estimate_errors, load_of, measured
+from slurm_plugin.simulate.traces.workloads import EXACT, MeasuredError, estimate_errors, load_of, measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +32,14 @@ class Scenario:
         left_out: Number of trace rows that are not simulated, by reason.
     """
 
-    cluster: Cluster
-    jobs: Sequence[Job]
+    cluster: SimulatedCluster
+    jobs: Sequence[SimulatedJob]
     unknown: int
     left_out: Mapping[str, int]
 
 
-def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Scenario:
+def scenario(question: SimulationQuestion) -> Scenario:
     """Read the trace, book its jobs and set up the cluster.
-
-    Args:
-        question: The input of the simulation.
-        seen: SM activity of workloads that ran before; None if there is no history.
 
     Raises:
         ConfigError: The trace cannot be read, or no job of it fits the cluster.
@@ -55,24 +50,21 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
     known = measured()
     errors = {"measured": estimate_errors(), "oracle": (EXACT,), "none": ()}[question.estimates]
     left_out = Counter(trace.left_out)
-    jobs: list[Job] = []
+    jobs: list[SimulatedJob] = []
     for original, row in zip(trace.jobs, compressed(trace, question.compress).jobs, strict=True):
         if row.gpus > question.gpus_per_node:
             left_out["more GPUs than a node has"] += 1
             continue
         # Its share of waiting for data is the trace's, compressed or not.
         load = load_of(original, known)
-        if question.never_wait:
-            load = replace(load, duty=1.0)
         if question.gradients == "buckets":
             load = replace(load, exchanges_per_s=0.0)
         if question.baseline == "rad" and question.settings.sharing == "streams":
             load = replace(load, sliced=True)
         user_id = ids[row.number]
         load = replace(load, server=server_of(_scope(question), row, user_id))
-        of_it = _known(question, load, (seen or {}).get(row.workload))
         try:
-            job = _job(question, cluster, row, load, errors, of_it)
+            job = _job(question, cluster, row, load, errors)
         except Refused:
             left_out["larger than a GPU"] += 1
             continue
@@ -84,14 +76,14 @@ def scenario(question: Question, seen: Mapping[str, float] | None = None) -> Sce
     return Scenario(cluster=cluster, jobs=jobs, unknown=unknown, left_out=left_out)
 
 
-def _scope(question: Question) -> ServerScope:
+def _scope(question: SimulationQuestion) -> ServerScope:
     """Return which jobs on a GPU share an MPS server; without RAD each user starts one."""
     return question.settings.mps_server if question.baseline == "rad" else "user"
 
 
-def _cluster(question: Question) -> Cluster:
+def _cluster(question: SimulationQuestion) -> SimulatedCluster:
     settings = replace(question.settings, collocate=True, gpu_memory_mib=question.gpu_memory_mib)
-    return Cluster(
+    return SimulatedCluster(
         nodes=question.nodes,
         per_node=question.gpus_per_node,
         memory_bytes=from_mib(question.gpu_memory_mib),
@@ -100,21 +92,17 @@ def _cluster(question: Question) -> Cluster:
         managed=question.baseline == "rad",
         backfill_s=question.backfill_s,
         min_age_reserve_s=question.min_age_reserve_s,
-        kept=question.kept,
         slurm=question.slurm,
-        drain=question.drain,
-        server_bytes=from_mib(question.server_mib),
     )
 
 
 def _job(
-    question: Question,
-    cluster: Cluster,
+    question: SimulationQuestion,
+    cluster: SimulatedCluster,
     row: TraceJob,
     load: Load,
-    errors: Sequence[EstimateError],
-    known: Known,
-) -> Job:
+    errors: Sequence[MeasuredError],
+) -> SimulatedJob:
     if question.assumed_mib is not None and row.gpus == 1 and row.memory_bytes is None:
         row = replace(row, memory_bytes=from_mib(question.assumed_mib))
     return make_job(
@@ -127,17 +115,4 @@ def _job(
         start_up_s=question.start_up_s,
         compress=question.compress,
         slot_s=None if question.slot_min is None else 60.0 * question.slot_min / question.compress,
-        known=known,
-        draw=question.draw,
     )
-
-
-def _known(question: Question, load: Load, seen: float | None) -> Known:
-    """Return RAD's knowledge of a job's load when it is submitted."""
-    if question.activity == "none":
-        return NOTHING
-    if question.activity == "seen":
-        seen = load.mean_smact
-    if seen is None:
-        return Known(load.smact, load.busy)
-    return Known(round(seen, 3), with_waits(load.busy, load.smact, seen), seen=True)

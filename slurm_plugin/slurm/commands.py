@@ -13,17 +13,17 @@ from contextlib import suppress
 from typing import TypeVar
 
 from slurm_plugin.core.errors import CommandError, SlurmError
-from slurm_plugin.core.process.run import run_bytes
+from slurm_plugin.core.process.run import find_program, run_bytes
 from slurm_plugin.slurm.control import JobChange, JobView, NodeView, Standing
 from slurm_plugin.slurm.environment import slurm_environment
 from slurm_plugin.slurm.files.conf_files import away_s, find_slurm_conf, settings_of
 from slurm_plugin.slurm.names import (
     TASK_COLUMNS,
-    asked_by,
     check_found,
     exact_name,
     requeued_name,
     shown_name,
+    squeue_name,
 )
 from slurm_plugin.slurm.queries.columns import Columns, Row, cut, known, records
 from slurm_plugin.slurm.queries.printed import (
@@ -66,16 +66,18 @@ class SlurmCommands:
         self._slurm_conf = find_slurm_conf(slurm_conf, os.environ)
         self._away_s = away_s(self._slurm_conf)
         self._timeout_s = timeout_s
-        self._version: tuple[int, int, int] | None = None
+        self._version: tuple[tuple[int, ...], tuple[int, int, int]] | None = None
+        """Slurm's version, and the file that printed it."""
         self._named: tuple[int, Row] = (0, {})
         self._checked: dict[int, tuple[str, ...]] = {}
         self._owners = owners or {}
 
     def version(self) -> tuple[int, int, int]:
-        """Return Slurm's version; asked once."""
-        if self._version is None:
-            self._version = parse_version(self.ask("scontrol", "--version"))
-        return self._version
+        """Return Slurm's version; queried again only once Slurm was upgraded."""
+        program = _file_of("scontrol")
+        if self._version is None or self._version[0] != program:
+            self._version = program, parse_version(self.ask("scontrol", "--version"))
+        return self._version[1]
 
     def job(self, job_id: int) -> JobView | None:
         """Return a job with its comments, or None if Slurm no longer knows it."""
@@ -180,13 +182,7 @@ class SlurmCommands:
 
     def _one(self, job_id: int, columns: Columns, make: Callable[[Row], T]) -> T | None:
         """Return a job's converted record; None if Slurm no longer knows it."""
-        try:
-            rows = self._rows(str(job_id), columns)
-        except SlurmError as exc:
-            if UNKNOWN_JOB in str(exc):
-                return None
-            raise
-        row = self._keep_names(job_id, rows)
+        row = self._keep_names(job_id, self.squeue(columns, "-t", "all", "-j", str(job_id)))
         try:
             return None if row is None else make(row)
         except ValueError as exc:
@@ -231,7 +227,7 @@ class SlurmCommands:
             SlurmError: The check failed.
         """
         if name not in (str(job_id), *self._checked.get(job_id, ())):
-            check_found(name, self._names(job_id), self._rows(asked_by(name), TASK_COLUMNS))
+            check_found(name, self._names(job_id), self._rows(squeue_name(name), TASK_COLUMNS))
             self._checked = {job_id: (name, *self._checked.get(job_id, ()))}
         return name
 
@@ -243,6 +239,20 @@ class SlurmCommands:
             pings: Whether it also pings every slurmctld, as the command that shows the configuration does.
         """
         return self._run(argv, pings=pings).decode(errors="replace")
+
+    def squeue(self, columns: Columns, *which: str) -> list[Row]:
+        """Return squeue's records; none if slurmctld does not know the job that is asked for.
+
+        Args:
+            columns: Names and widths.
+            which: Options that select the records.
+        """
+        try:
+            return cut(self.columns("squeue", columns, "-a", *which), columns)
+        except SlurmError as exc:
+            if UNKNOWN_JOB in str(exc):
+                return []
+            raise
 
     def columns(self, program: str, columns: Columns, *which: str) -> bytes:
         """Return a table printed by squeue or sinfo, for columns.py.
@@ -260,6 +270,15 @@ class SlurmCommands:
             return run_bytes(argv, timeout_s=timeout_s, env=self._env)
         except CommandError as exc:
             raise SlurmError(str(exc)) from exc
+
+
+def _file_of(program: str) -> tuple[int, ...]:
+    """Return what differs once another file is in a program's place."""
+    try:
+        found = os.stat(find_program(program))
+    except (CommandError, OSError):
+        return ()
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def update_words(change: JobChange, *, gres_prefix: str) -> tuple[str, ...]:

@@ -150,29 +150,12 @@ class SlurmControl(Protocol):
         """Return a job, or None if Slurm no longer knows it."""
         ...
 
-    def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
-        """Return jobs, optionally of one node and in some states.
-
-        Args:
-            node: Only jobs on this node; None selects all.
-            states: Only jobs in these states, by Slurm's names; none selects all.
-        """
-        ...
-
     def standing(self, job_id: int) -> Standing | None:
         """Return the queue position of a job, or None if Slurm no longer knows it."""
         ...
 
     def standings(self) -> tuple[Standing, ...]:
         """Return the queue positions of all jobs that wait."""
-        ...
-
-    def given(self, job_id: int) -> str:
-        """Return the GRES that a job really has on each of its nodes, e.g. "shard:3"; "" if it has none now.
-
-        On 22.05 that may be less than the request that Slurm shows. If the answer is not certain, it is the smallest
-        possible one.
-        """
         ...
 
     def nodes(self) -> tuple[NodeView, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from slurm_plugin.core.process.run import SYSTEM_PATH
@@ -11,10 +12,15 @@ def slurm_environment(slurm_conf: Path | str | None) -> dict[str, str]:
     """Return all environment variables for one of Slurm's programs.
 
     Args:
-        slurm_conf: Path for SLURM_CONF; None or "" lets the program find slurm.conf.
+        slurm_conf: Path for SLURM_CONF, as paths.slurm_conf of a rad.toml, which may be that of another machine; if
+            there is no such file, this program's own SLURM_CONF counts, and else the program finds slurm.conf.
 
-    >>> slurm_environment("/etc/slurm/slurm.conf")["SLURM_CONF"], "SLURM_CONF" in slurm_environment(None)
-    ('/etc/slurm/slurm.conf', False)
+    >>> slurm_environment("/etc/passwd")["SLURM_CONF"]
+    '/etc/passwd'
     """
-    named = {"SLURM_CONF": str(slurm_conf)} if slurm_conf else {}
-    return {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8", **named}
+    named = next(
+        (path for path in (slurm_conf, os.environ.get("SLURM_CONF")) if path and Path(path).is_file()), None
+    )
+    return {"PATH": ":".join(SYSTEM_PATH), "LC_ALL": "C.UTF-8"} | (
+        {"SLURM_CONF": str(named)} if named else {}
+    )

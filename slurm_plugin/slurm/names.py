@@ -61,10 +61,10 @@ def requeued_name(row: Mapping[str, str]) -> str:
     return component[0] if component else exact_name(row)
 
 
-def asked_by(name: str) -> str:
+def squeue_name(name: str) -> str:
     """Return squeue's name for all that scontrol finds by a name; squeue accepts no lists of tasks (22.05.8).
 
-    >>> asked_by("7_[4-9:2]"), asked_by("7_3")
+    >>> squeue_name("7_[4-9:2]"), squeue_name("7_3")
     ('7', '7_3')
     """
     return name.partition("_[")[0]

@@ -72,22 +72,6 @@ class PyslurmControl:
                 return None
             raise SlurmError(f"job {job_id}: {exc}") from exc
 
-    def jobs(self, *, node: str | None = None, states: tuple[str, ...] = ()) -> tuple[JobView, ...]:
-        """Return jobs, optionally of one node and in some states.
-
-        Args:
-            node: Only jobs on this node; None selects all.
-            states: Only jobs in these states, by Slurm's names; none selects all.
-        """
-        try:
-            jobs = self._ask(self._pyslurm.Jobs.load).values()
-            if node is not None:
-                jobs = [job for job in jobs if node in self._hosts(job)]
-            views = [_job_view(job) for job in jobs]
-        except UnicodeDecodeError:  # some text of a user is not UTF-8
-            return self._commands.jobs(node=node, states=states)
-        return tuple(view for view in views if not states or view.state in states)
-
     def standing(self, job_id: int) -> Standing | None:
         """Return the queue position of a job; by Slurm's command: pyslurm does not report ages."""
         return self._commands.standing(job_id)
@@ -95,10 +79,6 @@ class PyslurmControl:
     def standings(self) -> tuple[Standing, ...]:
         """Return the queue positions of all jobs that wait; by the same command."""
         return self._commands.standings()
-
-    def given(self, job_id: int) -> str:
-        """Return the GRES that a job really has; by Slurm's command, because pyslurm's call ends the process."""
-        return self._commands.given(job_id)
 
     def nodes(self) -> tuple[NodeView, ...]:
         """Return all nodes."""
@@ -164,10 +144,6 @@ class PyslurmControl:
             return call()
         except self._pyslurm.PyslurmError as exc:
             raise SlurmError(str(exc)) from exc
-
-    def _hosts(self, job: Any) -> set[str]:
-        nodes = job.allocated_nodes
-        return set(self._pyslurm.utils.nodelist_from_range_str(nodes) if nodes else ())
 
 
 def _job_view(job: Any) -> JobView:

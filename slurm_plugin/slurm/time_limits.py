@@ -1,4 +1,4 @@
-"""When Slurm ends a job, and what prevents a later end.
+"""Determine when Slurm ends a job, and what prevents a later end.
 
 Slurm accepts a longer limit from root without checking the partition's limit, reservations, or the MaxWall of QOS and
 associations (seen on 22.05.8), so all of them are checked here.
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
+from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.queries.columns import cut, lines
 from slurm_plugin.slurm.queries.printed import seconds_of
 
@@ -61,13 +61,7 @@ class TimeLimits:
 
     def of(self, job_id: int) -> JobEnd | None:
         """Return when a job ends; None if it does not run, has no limit, or Slurm no longer knows it."""
-        try:
-            content = self._slurm.columns("squeue", _COLUMNS, "-a", "-j", str(job_id))
-        except SlurmError as exc:
-            if UNKNOWN_JOB in str(exc):
-                return None
-            raise
-        for row in cut(content, _COLUMNS):
+        for row in self._slurm.squeue(_COLUMNS, "-j", str(job_id)):
             if row["JobID"] == str(job_id) and row["State"] == "RUNNING":
                 limit_s, end_s = parse_limit_s(row["TimeLimit"]), seconds_of(row["EndTime"])
                 if limit_s is not None and end_s is not None:
@@ -84,13 +78,8 @@ class TimeLimits:
     def waiting(self, job_ids: Collection[int]) -> dict[int, float]:
         """Return the limits of the waiting ones of these jobs; a job without a limit is left out."""
         columns, ids = _COLUMNS[:3], ",".join(map(str, job_ids))
-        try:
-            content = self._slurm.columns("squeue", columns, "-a", "-t", "PENDING", "-j", ids)
-        except SlurmError as exc:
-            if UNKNOWN_JOB in str(exc):
-                return {}
-            raise
-        limits = {row["JobID"]: parse_limit_s(row["TimeLimit"]) for row in cut(content, columns)}
+        rows = self._slurm.squeue(columns, "-t", "PENDING", "-j", ids)
+        limits = {row["JobID"]: parse_limit_s(row["TimeLimit"]) for row in rows}
         found = {job_id: limits.get(str(job_id)) for job_id in job_ids}
         return {job_id: limit_s for job_id, limit_s in found.items() if limit_s is not None}
 

@@ -8,7 +8,7 @@ Differences that the code depends on:
 | a requeued shard job may request gpu:1 | shown, not done | not tried | yes | yes | yes |
 | Slurm itself keeps gpu and shard apart on a GPU without type or cores | no | no | yes | yes | yes |
 | `SelectTypeParameters=LL_SHARED_GRES` | no | no | yes | yes | yes |
-| several lines of `Prolog=` and `Epilog=` (on 24.11; between it and 22.05 not tried) | last | last | last | all | all |
+| lines of `Prolog=` and `Epilog=` that count, of several | last | not tried | all (24.11) | all | all |
 | starts planned for whole GPUs count shards in use, and vice versa | yes | not tried | no (24.11) | not tried | yes |
 | `MULTIPLE_SHARING_GRES_PJ`: shards of one job on several GPUs, one task's on one | no | no | yes | yes | yes |
 | shards start in a reservation of GPUs (whole nodes: all) | has none | not tried | yes (24.11) | not tried | no |
@@ -28,8 +28,8 @@ Differences that the code avoids depending on:
 | `SchedulerParameters=requeue_delay` | no | no | no | yes | yes |
 | MaxBatchRequeue holds a job that Slurm requeued this often (`scontrol` does not count) | no | 5 | 5 | 5 | 5 |
 
-Each row is tested on a running Slurm by tests/cluster/test_version_table.py, the third by test_confined.py, that of
-a restarted slurmctld by test_controller_restarts.py, that of backfill's plans by test_plans.py. Source:
+Each row is tested on a running Slurm by tests/cluster/slurm/test_version_table.py, the third by test_confined.py, that
+of a restarted slurmctld by test_controller_restarts.py, that of backfill's plans by test_plans.py. Source:
 release notes and source at the release tags; 22.05.8, 24.11.5 and 26.05.5 were tested. "not tried" counts as the older
 behaviour.
 """

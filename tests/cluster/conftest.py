@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
-import os
 import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,16 +31,38 @@ def place(pytestconfig: pytest.Config) -> Iterator[Place]:
     reason = why_no_slurm()
     assert reason is None, reason
     home, _ = home_of(CHECKOUT)
-    for old in home.glob("test-*"):
-        if not Path("/proc", old.name.split("-")[1]).exists():  # its pytest was killed
+    ready = home / "venv" / "installed"
+    assert ready.exists(), "the hooks run in .rad/venv: start the tests with `make test`"
+    with _own_folder(home) as root:
+        for old in _folders(root):  # of a session that was killed
             Cluster(Place(root=old, venv=home / "venv")).down()
             shutil.rmtree(old, ignore_errors=True)
-    found = Place(root=home / f"test-{os.getpid()}", venv=home / "venv")
-    assert (found.venv / "installed").exists(), "the hooks run in .rad/venv: start the tests with `make test`"
-    yield found
-    if not pytestconfig.stash.get(_FAILED, False):
-        for root in home.glob(f"{found.root.name}*"):
-            shutil.rmtree(root, ignore_errors=True)
+        yield Place(root=root, venv=home / "venv")
+        if not pytestconfig.stash.get(_FAILED, False):
+            for old in _folders(root):
+                shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def _own_folder(home: Path) -> Iterator[Path]:
+    """Lock the first folder that no session uses.
+
+    Process ids cannot tell them apart: sessions side by side in CI have PID namespaces of their own.
+    """
+    for number in itertools.count(1):
+        root = home / f"test-{number}"
+        with root.with_suffix(".lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield root
+            return
+
+
+def _folders(root: Path) -> list[Path]:
+    """Return the folders of a session's clusters, as far as they exist."""
+    return [path for path in (root, *root.parent.glob(f"{root.name}-*")) if path.exists()]
 
 
 @pytest.fixture(scope="session")
@@ -64,15 +87,15 @@ def here(version: Version) -> Traits:
 
 @pytest.fixture(scope="module")
 def two_nodes(place: Place) -> Iterator[Cluster]:
-    """Two nodes whose GPUs differ, for the module that asks for it."""
+    """Two nodes whose GPUs differ, for the module that uses it."""
     nodes = (NodeSpec(name="n0", gpu_mib=(40960, 40960)), NodeSpec(name="n1", gpu_mib=(81920, 81920)))
-    yield from started(
-        replace(place, root=place.root.with_name(f"{place.root.name}-two")), ClusterSpec(nodes=nodes)
-    )
+    yield from started(place, ClusterSpec(nodes=nodes), name="two")
 
 
-def started(place: Place, spec: ClusterSpec) -> Iterator[Cluster]:
-    running = Cluster(place)
+def started(place: Place, spec: ClusterSpec, *, name: str = "") -> Iterator[Cluster]:
+    """Run a cluster, with a name in a folder of its own; a module that has one overrides the fixture `cluster`."""
+    root = place.root.with_name(f"{place.root.name}-{name}") if name else place.root
+    running = Cluster(replace(place, root=root))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is stopped on the way out
     try:
         running.up(spec)

@@ -1,4 +1,4 @@
-"""`python tests/next to run | show | grid`: the same job scripts with RAD and without, and what differs."""
+"""`python tests/comparison run | show | grid`: the same job scripts with RAD and without, and what differs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--variant", choices=sorted(VARIANTS), default="rad", help="the kind of site")
     sizes = parser.add_mutually_exclusive_group()
     for name, what in (
-        ("middle", "each kind of job with each form that asks for a GPU"),
+        ("middle", "each kind of job with each form that requests a GPU"),
         ("long", "every cell"),
     ):
         sizes.add_argument(
@@ -42,8 +42,8 @@ def main() -> int:
     variant = VARIANTS[options.variant]
     errors: list[str] = []
     if options.command == "run" and options.resume:
-        asked = {"size": options.size, "only": options.only, "lanes": options.lanes}
-        errors = resume(variant, home, **asked, limit_s=60 * options.minutes)
+        choice = {"size": options.size, "only": options.only, "lanes": options.lanes}
+        errors = resume(variant, home, **choice, limit_s=60 * options.minutes)
     elif options.command == "run":
         both(
             variant,

@@ -25,7 +25,7 @@ class Allowed:
 
 
 ALLOWED_DIFFERENCES = (
-    Allowed(where="env", added=r"RAD_\w+=.*", reason="what RAD tells the job"),
+    Allowed(where="env", added=r"RAD_\w+=.*", reason="what RAD sets for the job"),
     Allowed(where="env", added=r"SLURM_SHARDS_ON_NODE=.*", reason="Slurm's word for shards"),
     Allowed(where="env", added=r"APPTAINERENV_.*|SINGULARITYENV_.*", reason="a container's name of the GPU"),
     Allowed(
@@ -34,14 +34,16 @@ ALLOWED_DIFFERENCES = (
         reason="CUDA's numbers are then those of Slurm's GPUs",
     ),
     Allowed(
-        where="text", added=r"(sbatch|salloc|srun): rad: .*", reason="what RAD tells the user at submission"
+        where="text",
+        added=r"(sbatch|salloc|srun): rad: .*",
+        reason="RAD's messages to the user at submission",
     ),
-    Allowed(where="text", added=r"rad: .*", reason="what RAD tells the user at submission"),
+    Allowed(where="text", added=r"rad: .*", reason="RAD's messages to the user at submission"),
     Allowed(where="job", added=r"AdminComment", reason="the estimate, for accounts"),
     Allowed(
         where="job",
         added=r"Tres\w+|TRES|ReqTRES|AllocTRES|Gres",
-        reason="a GPU may be asked for as all its shards",
+        reason="a GPU may be requested as all its shards",
     ),
 )
 
@@ -61,11 +63,11 @@ KNOWN_DIFFERENCES = (
         r"|SLURM_CPUS_PER_TASK: (\(unset\)|\d+) -> \d+|(CPUs/Task|MinCPUsNode|MinMemoryNode): \w+ -> \w+"
         r"|(Cpus|Mem)PerTres: gres:gpu:\d+ -> \(none\)|\S+\.host: memory\(kbytes\) +\d+ -> memory\(kbytes\) +\d+"
         r"|SLURM_TASKS_PER_NODE: \d+ -> 1",
-        "what counts by GPU is asked as what it comes to, where the GPU is asked for as its shards",
+        "what counts by GPU is requested as its sum, where the GPU is requested as its shards",
     ),
     (
         r"\S+\.err: .* -> .*Step requested GRES \(gpu:\(null\)\) not found in the job.*",
-        "a step that asks for more than its job has is refused in other words",
+        "a step that requests more than its job has is refused in other words",
     ),
     (
         r"SLURMD_TRES_BIND: gpu:\S+ -> (gpu:(single:1|per_task:)|\(unset\))"
@@ -94,7 +96,7 @@ KNOWN_OF = {
         (
             (
                 r"SLURM_CPUS_ON_NODE: \d+ -> \d+",
-                "it is asked as --cpus-per-task, which implies --exact: the step has its CPUs, not all of its job",
+                "it is requested as --cpus-per-task, which implies --exact: the step has its CPUs, not all of its job",
             ),
         ),
     ),

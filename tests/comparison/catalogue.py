@@ -93,7 +93,7 @@ class Cell:
     """One submission.
 
     Attributes:
-        head: What it asks for.
+        head: What it requests.
         entrance: "sbatch", "salloc" or "srun".
         forms: What its body does, one after another.
         number: Distinguishes submissions of the same head.

@@ -121,8 +121,7 @@ def _change(cluster: Cluster, variant: Variant, *, rad: bool) -> None:
             cluster.place.slurm_conf,
             text.replace("JobSubmitPlugins=lua", f"JobSubmitPlugins={variant.plugins}"),
         )
-        cluster.daemons.stop("slurmctld")
-        cluster.start_slurmctld()
+        cluster.restart_slurmctld()
         cluster.wait("the nodes are back", lambda: _are_idle(cluster), 30)
     if rad and variant.mode != "enforce":
         cluster.set_rad("mode", f'"{variant.mode}"')

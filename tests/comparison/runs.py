@@ -34,7 +34,7 @@ class Target:
     Attributes:
         env: The environment in which Slurm's commands reach it.
         work: A new folder for scripts and what they print; not below a folder closed to users.
-        user: The user who submits.
+        user: The submitting user.
     """
 
     env: Mapping[str, str]

@@ -1,8 +1,8 @@
 """Nothing that ran without RAD fails with it: public job scripts on the same cluster, with RAD and without.
 
 The short form holds every head and every form at least once. RAD_COMPARISON=middle runs each kind of job with each form
-that asks for a GPU; RAD_COMPARISON=long each kind with each form, and the other kinds of site too.
-`python tests/next to show` prints the tables of what was run.
+that requests a GPU; RAD_COMPARISON=long each kind with each form, and the other kinds of site too.
+`python tests/comparison show` prints the tables of what was run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SIZE = cast(Size, os.environ.get("RAD_COMPARISON", "short"))
 LEAST_HEADS, LEAST_FORMS = 120, 26
 SAID = re.compile(r"\S+\.(out|err): ")
-"""What steps print on a busy machine hangs on who waits for which; their status and environment do not."""
+"""What steps print on a busy machine depends on which waits for which; their status and environment do not."""
 
 
 @pytest.mark.parametrize("release", [(22, 5), (24, 11), (26, 5)])
@@ -40,16 +40,16 @@ def test_every_head_and_every_form_is_run_in_the_short_form(release: Release) ->
 
 
 @pytest.mark.parametrize("release", [(22, 5), (24, 11), (26, 5)])
-def test_the_middle_size_runs_each_form_that_asks_for_a_gpu_in_each_kind_of_job(release: Release) -> None:
+def test_the_middle_size_runs_each_form_that_requests_a_gpu_in_each_kind_of_job(release: Release) -> None:
     kinds = [head for head in heads() if head.is_kind and head.runs_on(release)]
-    asking = {form.name for form in forms() if form.is_middle}
-    assert len(asking) >= LEAST_FORMS
+    middle = {form.name for form in forms() if form.is_middle}
+    assert len(middle) >= LEAST_FORMS
     found: dict[tuple[str, str], set[str]] = defaultdict(set)
     for cell in cells(release, size="middle"):
         found[cell.head.name, cell.entrance] |= {form.name for form in cell.forms}
     for head in kinds:
         for entrance in ("sbatch", "salloc") if head.is_interactive else ("sbatch",):
-            assert found.pop((head.name, entrance)) == {"plain", *asking}
+            assert found.pop((head.name, entrance)) == {"plain", *middle}
     assert found == {(head.name, "srun"): {"plain"} for head in kinds if head.is_interactive}
 
 
@@ -67,7 +67,7 @@ def test_the_middle_size_runs_each_form_that_asks_for_a_gpu_in_each_kind_of_job(
         *("--gpus-per-socket=1", "--mem-per-gpu", "--cpus-per-gpu", "--ntasks-per-gpu"),
     ],
 )
-def test_the_middle_size_has_each_option_that_asks_for_a_gpu_in_its_four_spellings(option: str) -> None:
+def test_the_middle_size_has_each_option_that_requests_a_gpu_in_its_four_spellings(option: str) -> None:
     having = [form.text for form in forms() if form.is_middle and option in form.text]
     for spelling in ("--overlap", "--exact", "--exclusive"):
         assert any(spelling in text for text in having)

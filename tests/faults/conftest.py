@@ -3,7 +3,7 @@
 RAD_FAULTS=long runs every fault with 30 jobs; the default, short, runs a few with 10. Rows for
 docs/measurements/2026-11-faults.md are added to RAD_FAULTS_OUT (default .rad/faults.jsonl), which
 bench/faults/reliability.py renders. Two sessions at once need a checkout and a PID namespace each (`unshare -p -f -m
---mount-proc --kill-child`): sweep and guard of one would take the jobs of the other for jobs of their own node.
+--mount-proc --kill-child`): reconciler and guard of one would take the jobs of the other for jobs of their own node.
 """
 
 from __future__ import annotations

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 from lab.cluster import Cluster
 from lab.install import why_no_slurm
-from lab.place import Place, home_of
+from lab.jobs import Jobs
+from lab.load import equal_nodes
+from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from slurm_plugin.core.process.run import run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -21,6 +26,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 RUN = round(time.time())
 """Which session a row comes from."""
+_NUMBERS = itertools.count(1)
 
 
 def out_path() -> Path:
@@ -58,6 +64,30 @@ def trial_place(name: str) -> Place:
         signal.SIGTERM, lambda *_: sys.exit(143)
     )  # so that what was started is stopped on the way out
     return Place(root=home / f"fault-{os.getpid()}-{name}", venv=home / "venv")
+
+
+def trial_cluster(name: str, *nodes: NodeSpec) -> Iterator[Cluster]:
+    """Run a cluster, by default of one node with four GPUs, and remove what it leaves."""
+    place = trial_place(name)
+    running = Cluster(place)
+    try:
+        running.up(ClusterSpec(nodes=nodes or equal_nodes(1)))
+        yield running
+    finally:
+        running.down()
+        remove(place.root)
+
+
+def jobs_of(cluster: Cluster) -> Jobs:
+    """Return jobs whose folder is new, has the examples in it, and may be written to by any user."""
+    folder = cluster.place.root / "work" / str(next(_NUMBERS))
+    shutil.copytree(CHECKOUT / "examples", folder)
+    folder.chmod(0o1777)
+    return Jobs(cluster, folder)
+
+
+def allocations_of(cluster: Cluster, job: int) -> list[object]:
+    return [row for row in cluster.allocations("n0") if row["job_id"] == job]
 
 
 def remove(folder: Path) -> None:

@@ -11,7 +11,7 @@ from lab.cluster import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-JUMPED = Path(__file__).with_name("jumped.py")
+JUMPED = Path(__file__).resolve().parent / "programs" / "jumped.py"
 HOUR_S = 3600
 BETWEEN_S = 7.0
 

@@ -25,14 +25,14 @@ def with_physical_gpus(cluster: Cluster, spoil: Callable[[Path], None]) -> None:
     text = path.read_text()
     spoil(path)
     cluster.clock.sleep(AWAY_S)
-    whole = path.with_name("cards.whole")
+    whole = path.with_name("gpus.whole")
     whole.write_text(text)
     if path.is_fifo():
-        answer_who_waits(path, text)
+        answer_a_waiting_reader(path, text)
     whole.replace(path)
 
 
-def answer_who_waits(path: Path, text: str) -> None:
+def answer_a_waiting_reader(path: Path, text: str) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:  # no job does
@@ -56,7 +56,7 @@ def nonsense(cluster: Cluster) -> None:
 
 
 def hung(cluster: Cluster) -> None:
-    """Put a FIFO that no job writes in the list's place: who reads it waits."""
+    """Put a FIFO that no job writes in the list's place: its reader waits."""
 
     def fifo(path: Path) -> None:
         path.unlink()

@@ -44,7 +44,7 @@ def locked(paths: list[Path]) -> Iterator[None]:
             handle.close()
 
 
-def held_locked(cluster: Cluster) -> None:
+def keep_locked(cluster: Cluster) -> None:
     with locked(state_files(cluster)):
         cluster.clock.sleep(AWAY_S)
 
@@ -60,7 +60,7 @@ def test_the_history_is_corrupt(trials: Trials) -> None:
 
 
 def test_the_history_is_locked(trials: Trials) -> None:
-    trials.check("history locked for 10 s", held_locked)
+    trials.check("history locked for 10 s", keep_locked)
 
 
 def test_the_history_is_a_folder(trials: Trials) -> None:

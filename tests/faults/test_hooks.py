@@ -11,7 +11,7 @@ from lab.cluster import Cluster
 
 pytestmark = pytest.mark.cluster
 
-KILLED_AT = Path(__file__).with_name("killed_at.py")
+KILLED_AT = Path(__file__).resolve().parent / "programs" / "killed_at.py"
 
 
 def epilog_twice(cluster: Cluster) -> None:

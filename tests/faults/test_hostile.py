@@ -1,29 +1,23 @@
-"""What an ordinary user tries against neighbours, priority, root and us; each attempt must be in vain.
+"""What an ordinary user tries against neighbours, priority, root and RAD; each attempt must be in vain.
 
-Every attempt runs as `no job` on a real cluster; `games` is the neighbour. A row for each goes to RAD_FAULTS_OUT.
+Each runs as the user `nobody` on a real cluster; `games` is the neighbour. A row for each goes to RAD_FAULTS_OUT.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from faults.site import RUN, out_path, remove, slurm_version, trial_place
+from faults.site import RUN, jobs_of, out_path, slurm_version, trial_cluster
 
 from lab.cluster import Cluster
 from lab.config import SHARD_MIB, shards_of
-from lab.daemons import LabError
 from lab.jobs import Jobs
-from lab.load import equal_nodes
-from lab.place import ClusterSpec
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.records.submission import GresItem
 from slurm_plugin.core.units import from_mib
@@ -31,33 +25,21 @@ from slurm_plugin.slurm.commands import SlurmCommands
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-CHECKOUT = Path(__file__).resolve().parent.parent.parent
 USER, NEIGHBOUR = "nobody", "games"
 WHOLE = shards_of(40960)
 WORDS = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."
-_NUMBERS = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    place = trial_place("hostile")
-    running = Cluster(place)
-    try:
-        running.up(ClusterSpec(nodes=equal_nodes(1)))
-        yield running
-    finally:
-        running.down()
-        remove(place.root)
+    yield from trial_cluster("hostile")
 
 
 @pytest.fixture
 def jobs(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
     """A folder of the test's own; how the attempt ended is written down."""
-    folder = cluster.place.root / "work" / str(next(_NUMBERS))
-    shutil.copytree(CHECKOUT / "examples", folder)
-    folder.chmod(0o1777)
     failed = request.session.testsfailed
-    yield Jobs(cluster, folder)
+    yield jobs_of(cluster)
     cluster.cancel_jobs()
     won = request.session.testsfailed > failed
     row = {
@@ -72,9 +54,7 @@ def jobs(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Jobs]:
 
 
 def submit(jobs: Jobs, *argv: str, user: str = USER, rad: str = "memory=4G", wrap: str = "sleep 30") -> int:
-    job = jobs.submit("--gpus=1", f"--comment=rad:{rad}", "--mem=50", *argv, "--wrap", wrap, user=user)
-    assert job.job_id is not None, job.messages
-    return job.job_id
+    return jobs.accepted("--gpus=1", f"--comment=rad:{rad}", "--mem=50", *argv, "--wrap", wrap, user=user)
 
 
 def as_user(*argv: str, cluster: Cluster, user: str = USER) -> bool:
@@ -84,7 +64,7 @@ def as_user(*argv: str, cluster: Cluster, user: str = USER) -> bool:
     return done.returncode == 0
 
 
-def held(cluster: Cluster, job: int) -> dict[str, Any]:
+def allocation_of(cluster: Cluster, job: int) -> dict[str, Any]:
     return next((row for row in cluster.allocations("n0") if row["job_id"] == job), {})
 
 
@@ -142,7 +122,7 @@ def runs_again(jobs: Jobs, job: int) -> bool:
     return fields.get("JobState") == "RUNNING" and fields.get("Restarts") == "1"
 
 
-# --- more than was asked for --------------------------------------------------------------------------------------
+# --- more than was requested --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -162,37 +142,36 @@ def test_a_whole_gpu_for_one_shard(jobs: Jobs, changes: tuple[str, ...]) -> None
     for change in changes:
         as_user("scontrol", "update", f"JobId={job}", change, cluster=jobs.cluster)
     as_user("scontrol", "release", str(job), cluster=jobs.cluster)
-    try:
-        fields = jobs.wait(job, "RUNNING", timeout_s=12)
-    except LabError:
-        return  # it does not run at all
+    if not jobs.starts(job):
+        return
+    fields = jobs.fields(job)
     jobs.cluster.clock.sleep(1)
-    row = held(jobs.cluster, job)
+    row = allocation_of(jobs.cluster, job)
     if jobs.state(job) != "RUNNING":
-        return  # put back
+        return  # requeued
     if not given(fields):
         return  # it was given no part of a GPU
-    assert row, f"it runs on a stamp for a whole GPU with nothing booked: {fields.get('GRES')}"
-    holds_no_more_than_given(jobs, job)  # a version that asks for gpu:1 was given that, and no shards
+    assert row, f"it runs on a booking for a whole GPU with nothing booked: {fields.get('GRES')}"
+    holds_no_more_than_given(jobs, job)  # a version that requests gpu:1 was given that, and no shards
 
 
-def test_a_stamp_of_an_earlier_larger_job(jobs: Jobs) -> None:
+def test_a_signed_booking_of_an_earlier_larger_job(jobs: Jobs) -> None:
     large = submit(jobs, "-H", rad="memory=30G")
-    stamp = jobs.fields(large)["Comment"]
+    signed_booking = jobs.fields(large)["Comment"]
     small = submit(jobs, "-H", rad="memory=1G")
-    as_user("scontrol", "update", f"JobId={small}", f"Comment={stamp}", cluster=jobs.cluster)
+    as_user("scontrol", "update", f"JobId={small}", f"Comment={signed_booking}", cluster=jobs.cluster)
     booked_beyond_request(jobs, small)
 
 
-def test_a_stamp_of_another_user(jobs: Jobs) -> None:
+def test_a_signed_booking_of_another_user(jobs: Jobs) -> None:
     large = submit(jobs, "-H", rad="memory=30G", user=NEIGHBOUR)
-    stamp = jobs.fields(large)["Comment"]
+    signed_booking = jobs.fields(large)["Comment"]
     small = submit(jobs, "-H", rad="memory=1G")
-    as_user("scontrol", "update", f"JobId={small}", f"Comment={stamp}", cluster=jobs.cluster)
+    as_user("scontrol", "update", f"JobId={small}", f"Comment={signed_booking}", cluster=jobs.cluster)
     booked_beyond_request(jobs, small)
 
 
-def test_a_stamp_that_is_made_up(jobs: Jobs) -> None:
+def test_a_signed_booking_that_is_forged(jobs: Jobs) -> None:
     small = submit(jobs, "-H", rad="memory=1G")
     forged = "rad2:whole:gpus=1:try=0:retry=1:0123456789abcdef"
     as_user("scontrol", "update", f"JobId={small}", f"Comment={forged}", cluster=jobs.cluster)
@@ -202,12 +181,11 @@ def test_a_stamp_that_is_made_up(jobs: Jobs) -> None:
 def booked_beyond_request(jobs: Jobs, job: int) -> None:
     """Let a held job go and see that it books no more than Slurm gives it, if it runs at all."""
     as_user("scontrol", "release", str(job), cluster=jobs.cluster)
-    try:
-        fields = jobs.wait(job, "RUNNING", timeout_s=12)
-    except LabError:
+    if not jobs.starts(job):
         return
+    fields = jobs.fields(job)
     jobs.cluster.clock.sleep(1)
-    row = held(jobs.cluster, job)
+    row = allocation_of(jobs.cluster, job)
     booked_mib = int(str(row.get("booked_bytes", 0))) >> 20
     assert booked_mib <= max(1, shards_given(fields)) * 1024 or shards_given(fields) >= WHOLE, row
 
@@ -216,12 +194,12 @@ def booked_beyond_request(jobs: Jobs, job: int) -> None:
 
 
 def holds_no_more_than_given(jobs: Jobs, job: int) -> None:
-    """See that a job that runs holds what Slurm gave it and no more; one that waits, or was put back, holds nothing."""
+    """See that a job that runs holds what Slurm gave it and no more; one that waits, or was requeued, holds nothing."""
     jobs.cluster.clock.sleep(1)
     fields = jobs.all_fields().get(job, {})  # of this task alone, where the job is an array
     running = fields.get("JobState") == "RUNNING"
     items = given(fields) if running else ()
-    row = held(jobs.cluster, job)
+    row = allocation_of(jobs.cluster, job)
     gpus, shards = count_of(items, "gpu"), count_of(items, "shard")
     if not row:
         assert not items, f"it runs on {items} with nothing booked"
@@ -231,43 +209,34 @@ def holds_no_more_than_given(jobs: Jobs, job: int) -> None:
         assert row["booked_bytes"] <= shards * from_mib(SHARD_MIB), (items, row)
 
 
-def runs(jobs: Jobs, job: int, *, within_s: float = 15) -> bool:
-    """Return whether a job starts."""
-    try:
-        jobs.wait(job, "RUNNING", timeout_s=within_s)
-    except LabError:
-        return False
-    return True
-
-
-def stamp_of(jobs: Jobs, rad: str, *, user: str = USER) -> str:
+def signed_booking_of(jobs: Jobs, rad: str, *, user: str = USER) -> str:
     job = submit(jobs, "-H", rad=rad, user=user)
     return jobs.fields(job)["Comment"].split()[-1]
 
 
 @pytest.mark.parametrize(
-    "change", ["Gres=shard:1", "TresPerNode=gres:shard:1", "TresPerNode=gres/shard:1", "stamp"]
+    "change", ["Gres=shard:1", "TresPerNode=gres:shard:1", "TresPerNode=gres/shard:1", "signed_booking"]
 )
 def test_one_task_of_an_array_is_changed(jobs: Jobs, change: str) -> None:
-    rad = "memory=1G" if change == "stamp" else "memory=4G,policy=exclusive"
-    words = f"Comment={stamp_of(jobs, 'memory=30G')}" if change == "stamp" else change
+    rad = "memory=1G" if change == "signed_booking" else "memory=4G,policy=exclusive"
+    words = f"Comment={signed_booking_of(jobs, 'memory=30G')}" if change == "signed_booking" else change
     array = submit(jobs, "-H", "--array=0-1", rad=rad, wrap="sleep 8")
     as_user("scontrol", "update", f"JobId={array}_1", words, cluster=jobs.cluster)
     as_user("scontrol", "release", str(array), cluster=jobs.cluster)
     tasks = [int(jobs.fields(f"{array}_{number}")["JobId"]) for number in (0, 1)]
     for task in tasks:
-        if runs(jobs, task):
+        if jobs.starts(task):
             holds_no_more_than_given(jobs, task)
 
 
-def test_a_heterogeneous_job_with_a_stamp(jobs: Jobs) -> None:
-    comment = f"--comment={stamp_of(jobs, 'policy=exclusive')}"
+def test_a_heterogeneous_job_with_a_signed_booking(jobs: Jobs) -> None:
+    comment = f"--comment={signed_booking_of(jobs, 'policy=exclusive')}"
     one = ("--gres=shard:1", comment, "--mem=50")
     made = jobs.submit(*one, ":", *one, "--wrap", "sleep 8", user=USER)
     if made.job_id is None:
         return  # this Slurm takes none
     for job in (made.job_id, made.job_id + 1):
-        if runs(jobs, job):
+        if jobs.starts(job):
             holds_no_more_than_given(jobs, job)
 
 
@@ -277,13 +246,13 @@ def test_a_heterogeneous_job_with_a_stamp(jobs: Jobs) -> None:
 def test_an_environment_of_ones_own(jobs: Jobs, export: str) -> None:
     """What a user exports, or keeps back, neither makes a booking larger nor lets a job past its booking."""
     job = submit(jobs, f"--export={export}", rad="memory=2G", wrap="sleep 5")
-    assert runs(jobs, job), jobs.fields(job)
+    jobs.wait(job, "RUNNING")
     holds_no_more_than_given(jobs, job)
 
 
 @pytest.mark.parametrize("how", ["srun", "salloc"])
-def test_an_interactive_job_with_a_stamp(jobs: Jobs, how: str) -> None:
-    comment = f"--comment={stamp_of(jobs, 'policy=exclusive')}"
+def test_an_interactive_job_with_a_signed_booking(jobs: Jobs, how: str) -> None:
+    comment = f"--comment={signed_booking_of(jobs, 'policy=exclusive')}"
     name = f"mine-{how}"
     argv = [how, f"--job-name={name}", "--gres=shard:1", comment, "--mem=50", "sleep", "8"]
     command = ["runuser", "-u", USER, "--", *argv]
@@ -304,9 +273,9 @@ def named(jobs: Jobs, name: str) -> int:
     return int(found[0]) if found else 0
 
 
-@pytest.mark.parametrize("asks", ["--gres=gpu:1", "--gres=shard:39", "--gpus=4", "--gres=none --overlap"])
-def test_a_step_that_asks_for_more_than_its_job(jobs: Jobs, asks: str) -> None:
-    step = f"timeout 8 srun -n1 {asks} sh -c 'echo step=$CUDA_VISIBLE_DEVICES' 2>/dev/null"
+@pytest.mark.parametrize("gres", ["--gres=gpu:1", "--gres=shard:39", "--gpus=4", "--gres=none --overlap"])
+def test_a_step_that_requests_more_than_its_job(jobs: Jobs, gres: str) -> None:
+    step = f"timeout 8 srun -n1 {gres} sh -c 'echo step=$CUDA_VISIBLE_DEVICES' 2>/dev/null"
     look = f"{step}; echo job=$CUDA_VISIBLE_DEVICES"
     job = submit(jobs, rad="memory=4G", wrap=look)
     jobs.wait(job, timeout_s=40)
@@ -321,7 +290,7 @@ def test_a_step_that_asks_for_more_than_its_job(jobs: Jobs, asks: str) -> None:
 )
 def test_a_running_job_is_requeued_with_another_request(jobs: Jobs, change: str) -> None:
     job = submit(jobs, rad="memory=4G,policy=exclusive", wrap="sleep 20")
-    assert runs(jobs, job)
+    jobs.wait(job, "RUNNING")
     as_user("scontrol", "requeuehold", str(job), cluster=jobs.cluster)
     jobs.cluster.wait("it is back in the queue", lambda: jobs.state(job) == "PENDING", 20)
     as_user("scontrol", "update", f"JobId={job}", *change.split(), cluster=jobs.cluster)
@@ -329,7 +298,7 @@ def test_a_running_job_is_requeued_with_another_request(jobs: Jobs, change: str)
     slurm = SlurmCommands(slurm_conf=str(jobs.cluster.place.slurm_conf), timeout_s=10)
     delay_s = slurm.requeue_delay_s()
     jobs.cluster.slurm("scontrol", "update", f"JobId={job}", f"StartTime=now+{delay_s}")
-    if runs(jobs, job, within_s=delay_s + 15):
+    if jobs.starts(job, within_s=delay_s + 15):
         holds_no_more_than_given(jobs, job)
 
 
@@ -359,7 +328,7 @@ def test_a_deep_tree_where_root_cleans_up(jobs: Jobs) -> None:
     (jobs.folder / "deep.py").write_text(deep)
     job = submit(jobs, wrap="python3 deep.py; true")
     jobs.wait(job, timeout_s=60)
-    jobs.cluster.wait("it holds nothing any more", lambda: not held(jobs.cluster, job), 30)
+    jobs.cluster.wait("it holds nothing any more", lambda: not allocation_of(jobs.cluster, job), 30)
     jobs.cluster.wait("its folder is gone", lambda: not (run / "jobs" / str(job)).exists(), 15)
 
 
@@ -373,7 +342,7 @@ def test_a_link_where_root_cleans_up(jobs: Jobs) -> None:
         jobs, wrap=f"cd {run}/jobs/$SLURM_JOB_ID && rm -rf task; ln -s {victim} task; ln -s {victim} x; true"
     )
     jobs.wait(job, timeout_s=60)
-    jobs.cluster.wait("it holds nothing any more", lambda: not held(jobs.cluster, job), 30)
+    jobs.cluster.wait("it holds nothing any more", lambda: not allocation_of(jobs.cluster, job), 30)
     assert sorted(path.name for path in victim.iterdir()) == ["file", "names"]
 
 
@@ -419,7 +388,7 @@ def test_a_process_outside_any_job_in_a_rebuilt_ledger(jobs: Jobs) -> None:
         job = submit(jobs, wrap="sleep 8")
         jobs.wait(job, "RUNNING")
         cluster.clock.sleep(1)
-        assert not held(cluster, 999999)
+        assert not allocation_of(cluster, 999999)
     finally:
         os.killpg(liar.pid, 9)
         liar.wait()
@@ -485,7 +454,7 @@ def test_a_note_of_his_own_in_the_admin_comment(jobs: Jobs) -> None:
 def failing(jobs: Jobs, *argv: str, wrap: str) -> int:
     job = submit(jobs, "--no-requeue", *argv, wrap=wrap)
     jobs.wait(job, timeout_s=40)
-    jobs.cluster.wait("it holds nothing any more", lambda: not held(jobs.cluster, job), 20)
+    jobs.cluster.wait("it holds nothing any more", lambda: not allocation_of(jobs.cluster, job), 20)
     return job
 
 

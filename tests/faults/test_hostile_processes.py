@@ -1,6 +1,6 @@
 """What users do to their processes so that they count as another job's, as no job's, or as Slurm's own.
 
-All jobs share one GPU; `games` has an honest job, `no job` attacks. A row for each attempt goes to RAD_FAULTS_OUT.
+All jobs share one GPU; `games` has an honest job, the user `nobody` attacks. A row for each goes to RAD_FAULTS_OUT.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults.site import remove, trial_place
+from faults.site import trial_cluster
 from faults.test_hostile import NEIGHBOUR, USER, jobs, submit  # noqa: F401 # a fixture
 
 from lab.cluster import Cluster
 from lab.jobs import Jobs
-from lab.place import ClusterSpec, NodeSpec
+from lab.place import NodeSpec
 from slurm_plugin.core.process.identity import Process, opened, owner_of
 from slurm_plugin.slurm.node.cgroups import hierarchies
 from slurm_plugin.slurm.node.daemons import Belonging
@@ -30,7 +30,7 @@ from slurm_plugin.slurm.node.processes import living_jobs, owners_of, processes_
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-HOLDER = Path(__file__).resolve().parent / "holder.py"
+HOLDER = Path(__file__).resolve().parent / "programs" / "holder.py"
 NOBODY = pwd.getpwnam(USER).pw_uid
 SUBORDINATE = 100_000
 NODE = NodeSpec(name="n0", gpu_mib=(40960,))
@@ -42,14 +42,7 @@ _NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    place = trial_place("processes")
-    running = Cluster(place)
-    try:
-        running.up(ClusterSpec(nodes=(NODE,)))
-        yield running
-    finally:
-        running.down()
-        remove(place.root)
+    yield from trial_cluster("processes", NODE)
 
 
 @pytest.fixture
@@ -89,7 +82,7 @@ class Attack:
 
     def holds(self, ready: Path) -> int:
         """Wait until a holder holds, and return its pid; it ends with the test."""
-        self.cluster.wait("memory is held", lambda: ready.exists() and bool(ready.read_text()), 30)
+        self.cluster.wait("memory is used", lambda: ready.exists() and bool(ready.read_text()), 30)
         pid = int(ready.read_text())
         process = Process.running(pid)
         assert process is not None
@@ -201,7 +194,7 @@ def test_a_root_process_of_another_program_under_slurmstepds_name(attack: Attack
 
 @pytest.mark.parametrize("program", ["su", "passwd", "chfn", "chsh", "gpasswd", "newgrp", "mount", "umount"])
 def test_no_setuid_program_of_this_debian_keeps_a_job_alive(attack: Attack, program: str) -> None:
-    """Its title would keep the reservation of a job that is gone, and a lost job from being run again."""
+    """Its title would keep the allocation of a job that is gone, and a lost job from being run again."""
     path = shutil.which(program)
     if path is None:
         pytest.skip("not here")
@@ -354,7 +347,7 @@ def test_an_overrunning_job_that_may_not_be_looked_at(attack: Attack) -> None:
     overrunner = attack.job(argv)
     attack.holds(ready)
     attack.honest()
-    attack.cluster.wait("the thief is stopped", lambda: attack.is_stopped(overrunner), 30)
+    attack.cluster.wait("the overrunning job is stopped", lambda: attack.is_stopped(overrunner), 30)
 
 
 def test_an_overrunning_job_with_another_user_id_of_his_own_namespace(attack: Attack) -> None:
@@ -369,7 +362,7 @@ def test_an_overrunning_job_with_another_user_id_of_his_own_namespace(attack: At
     assert attack.holds(ready) == pid
     with opened(pid) as entry:
         assert entry is not None and (entry.user_ids[0], entry.owner) == (SUBORDINATE, NOBODY)
-    attack.cluster.wait("the thief is stopped", lambda: attack.is_stopped(overrunner), 30)
+    attack.cluster.wait("the overrunning job is stopped", lambda: attack.is_stopped(overrunner), 30)
 
 
 def test_an_overrunning_job_that_is_orphaned_in_its_session(attack: Attack) -> None:
@@ -380,7 +373,7 @@ def test_an_overrunning_job_that_is_orphaned_in_its_session(attack: Attack) -> N
         {pid: Belonging(job_id=overrunner, certain=True)},
         {},
     )
-    attack.cluster.wait("the thief is stopped", lambda: attack.is_stopped(overrunner), 30)
+    attack.cluster.wait("the overrunning job is stopped", lambda: attack.is_stopped(overrunner), 30)
 
 
 def test_the_owner_of_an_unmanaged_process_cannot_be_hidden(attack: Attack) -> None:

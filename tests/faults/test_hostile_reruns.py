@@ -1,4 +1,4 @@
-"""Runs without a Prolog, reruns that a full disk or an early sweep would end, and cancelled jobs: on a real Slurm.
+"""Runs without a Prolog, reruns that a full disk or an early reconciliation would end, cancelled jobs: on a real Slurm.
 
 Slurm 22.05 starts a requeued job on its node again without a Prolog if slurmd still knows it. Other Slurms are made to:
 the Prolog's script is replaced by one that does nothing, which is the same for whatever comes after it.
@@ -6,54 +6,37 @@ the Prolog's script is replaced by one that does nothing, which is the same for 
 
 from __future__ import annotations
 
-import itertools
 import os
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import pytest
-from faults.site import remove, trial_place
+from faults.site import allocations_of, jobs_of, trial_cluster
 
 from lab.cluster import Cluster
 from lab.files import rewrite
 from lab.jobs import ENDED, Jobs
-from lab.load import equal_nodes
-from lab.place import ClusterSpec
 from slurm_plugin.slurm.commands import SlurmCommands
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-CHECKOUT = Path(__file__).resolve().parent.parent.parent
 SHARED = ("--gpus=1", "--comment=rad:memory=4G", "--open-mode=append")
 GROWS = "python3 fake_train.py --memory 1.9G,9G --seconds 2.6"
 MARKS = 'touch "ran-${SLURM_RESTART_COUNT:-0}"; sleep 4'
 """A script that leaves a file for each of its runs."""
-_NUMBERS = itertools.count(1)
 NO_HOOK = "#!/bin/sh\nexit 0\n"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    place = trial_place("reruns")
-    running = Cluster(place)
-    try:
-        running.up(ClusterSpec(nodes=equal_nodes(1)))
-        yield running
-    finally:
-        running.down()
-        remove(place.root)
+    yield from trial_cluster("reruns")
 
 
 @pytest.fixture
 def jobs(cluster: Cluster) -> Iterator[Jobs]:
-    folder = cluster.place.root / "work" / str(next(_NUMBERS))
-    shutil.copytree(CHECKOUT / "examples", folder)
-    folder.chmod(0o1777)
-    yield Jobs(cluster, folder)
+    yield jobs_of(cluster)
     cluster.cancel_jobs()
 
 
@@ -72,13 +55,7 @@ def without(cluster: Cluster, *hooks: str) -> Iterator[None]:
 
 
 def submit(jobs: Jobs, *argv: str, wrap: str = MARKS, env: dict[str, str] | None = None) -> int:
-    job = jobs.submit(*argv, "--wrap", wrap, user="nobody", env=env)
-    assert job.job_id is not None, job.messages
-    return job.job_id
-
-
-def held_by(cluster: Cluster, job: int) -> list[object]:
-    return [row for row in cluster.allocations("n0") if row["job_id"] == job]
+    return jobs.accepted(*argv, "--wrap", wrap, user="nobody", env=env)
 
 
 def start_soon(jobs: Jobs, job: int, restarts: int) -> None:
@@ -123,7 +100,7 @@ def test_a_rerun_without_a_prolog_goes_back_and_the_next_one_runs(jobs: Jobs, cl
     start_soon(jobs, job, 1)
     with without(cluster, "prolog"):
         settled(jobs, job, 1)
-        assert not (jobs.folder / "ran-1").exists(), "it ran without a reservation"
+        assert not (jobs.folder / "ran-1").exists(), "it ran without an allocation"
         start_soon(jobs, job, 2)
     ended = jobs.wait(job, timeout_s=90)
     assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "2")
@@ -139,7 +116,7 @@ def test_a_file_of_an_earlier_run_does_not_count_for_a_later_one(jobs: Jobs, clu
         start_soon(jobs, job, 1)
     with without(cluster, "prolog"):
         settled(jobs, job, 1)
-        assert not (jobs.folder / "ran-1").exists(), "it ran on what the run before held"
+        assert not (jobs.folder / "ran-1").exists(), "it ran on the allocation of the run before"
 
 
 def test_a_first_run_starts_where_no_prolog_of_rad_is_in_force(jobs: Jobs, cluster: Cluster) -> None:
@@ -211,19 +188,21 @@ def test_a_job_out_of_memory_runs_again_whatever_cannot_be_written(
 # --- one observation that is thrown away --------------------------------------------------------------------------
 
 
-def test_a_run_whose_slurmstepd_was_killed_runs_again_although_a_hook_swept_first(
+def test_a_run_whose_slurmstepd_was_killed_runs_again_although_a_hook_reconciled_first(
     jobs: Jobs, cluster: Cluster
 ) -> None:
     job = submit(jobs, *SHARED, wrap="touch ran-0; sleep 600")
-    cluster.wait("it is there", lambda: (jobs.folder / "ran-0").exists() and bool(held_by(cluster, job)), 60)
+    cluster.wait(
+        "it is there", lambda: (jobs.folder / "ran-0").exists() and bool(allocations_of(cluster, job)), 60
+    )
     cluster.daemons.signal("monitor-n0", signal.SIGSTOP)
     try:
         _kill_run(job)
         start_s = cluster.clock.monotonic_s()
-        cluster.wait("it is doubted", lambda: cluster.clock.monotonic_s() - start_s > 50, 60)
-        # Four GPUs of its own find one in use, so its Prolog sweeps before it puts the job back.
+        cluster.wait("it is unconfirmed", lambda: cluster.clock.monotonic_s() - start_s > 50, 60)
+        # Four GPUs of its own find one in use, so its Prolog reconciles before it puts the job back.
         other = submit(jobs, "--gres=gpu:4", wrap="true")
-        cluster.wait("a Prolog has swept", lambda: _is_decided(jobs, other), 60)
+        cluster.wait("a Prolog has reconciled", lambda: _is_decided(jobs, other), 60)
     finally:
         cluster.daemons.signal("monitor-n0", signal.SIGCONT)
     cluster.wait("it runs again", lambda: jobs.restarts(job) == 1, 90)
@@ -266,4 +245,4 @@ def test_a_cancel_after_the_requeue_holds(jobs: Jobs, cluster: Cluster) -> None:
     follower = submit(jobs, *SHARED, wrap="true")
     jobs.wait(follower, "COMPLETED", timeout_s=60)
     assert [jobs.state(job) for job in found] == ["CANCELLED"] * 4
-    assert not any(held_by(cluster, job) for job in found)
+    assert not any(allocations_of(cluster, job) for job in found)

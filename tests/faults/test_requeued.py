@@ -55,7 +55,7 @@ def killed_after_a_requeue(cluster: Cluster) -> None:
 
     saved(cluster)
     seen = times()
-    cluster.wait("a job is put back", lambda: times() > seen, 60)
+    cluster.wait("a job is requeued", lambda: times() > seen, 60)
     cluster.daemons.kill("slurmctld")
     unmanaged_go(cluster)
     cluster.clock.sleep(AWAY_S)

@@ -9,12 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faults.site import CHECKOUT, remove, trial_place
+from faults.site import allocations_of, jobs_of, trial_cluster
 
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.load import equal_nodes
-from lab.place import ClusterSpec
 from slurm_plugin.slurm.node.processes import living_jobs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
@@ -22,25 +21,39 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    place = trial_place("reused")
-    running = Cluster(place)
-    try:
-        running.up(ClusterSpec(nodes=equal_nodes(1)))
-        shutil.copytree(CHECKOUT / "examples", place.root / "work")
-        (place.root / "work").chmod(0o1777)
-        yield running
-    finally:
-        running.down()
-        remove(place.root)
+    yield from trial_cluster("reused")
+
+
+def keep_state(cluster: Cluster) -> None:
+    """Copy the state that slurmctld has saved."""
+    cluster.daemons.stop("slurmctld")
+    subprocess.run(["cp", "-a", *map(str, states(cluster))], check=True)
+    start_slurmctld(cluster)
+
+
+def states(cluster: Cluster) -> tuple[Path, Path]:
+    """Return the folders of slurmctld's state and of its copy."""
+    spool = cluster.place.root / "spool" / "slurmctld"
+    return spool, spool.with_name("older")
+
+
+def bring_back_state(cluster: Cluster) -> None:
+    spool, older = states(cluster)
+    shutil.rmtree(spool)
+    older.rename(spool)
+
+
+def start_slurmctld(cluster: Cluster) -> None:
+    cluster.start_slurmctld()
+    cluster.wait("slurmctld answers", cluster.answers, 60)
+    cluster.reset_breaker()
 
 
 def submit(jobs: Jobs, gib: int, *argv: str, user: str) -> int:
-    job = jobs.submit("--gpus=1", f"--comment=rad:memory={gib}G", "--open-mode=append", *argv, user=user)
-    assert job.job_id is not None, job.messages
-    return job.job_id
+    return jobs.accepted("--gpus=1", f"--comment=rad:memory={gib}G", "--open-mode=append", *argv, user=user)
 
 
-def release_after_earlier_runs(cluster: Cluster, *held: int) -> None:
+def release_after_earlier_runs(cluster: Cluster, *held_jobs: int) -> None:
     """Release held jobs two seconds after the last earlier run has ended.
 
     slurmd 24.11 refuses a job whose credential is not of a later second than the end of the earlier run of that id:
@@ -50,11 +63,7 @@ def release_after_earlier_runs(cluster: Cluster, *held: int) -> None:
     cluster.wait("the earlier runs end", lambda: not living_jobs(slurm_conf=slurm_conf), 60)
     ended_s = int(cluster.clock.now_s())
     cluster.wait("a later second", lambda: int(cluster.clock.now_s()) > ended_s + 1, 5)
-    cluster.slurm("scontrol", "release", ",".join(map(str, held)))
-
-
-def held_by(cluster: Cluster, job: int) -> list[dict[str, object]]:
-    return [row for row in cluster.allocations("n0") if row["job_id"] == job]
+    cluster.slurm("scontrol", "release", ",".join(map(str, held_jobs)))
 
 
 BEATS = "for n in $(seq 200); do echo $n > beat; sleep 0.1; done"
@@ -70,26 +79,16 @@ def test_a_job_under_an_id_that_slurm_gave_before_runs_with_its_own_booking(
     cluster: Cluster, owner: str, gib: int
 ) -> None:
     """With the same owner and size it may have the earlier run's allocation, which is what it booked."""
-    jobs = Jobs(cluster, cluster.place.root / "work")
-    spool = cluster.place.root / "spool" / "slurmctld"
-    older = spool.with_name("older")
-    cluster.daemons.stop("slurmctld")
-    subprocess.run(["cp", "-a", str(spool), str(older)], check=True)
-    cluster.start_slurmctld()
-    cluster.wait("slurmctld answers", cluster.answers, 30)
-    cluster.reset_breaker()
-    (jobs.folder / "beat").unlink(missing_ok=True)
+    jobs = jobs_of(cluster)
+    keep_state(cluster)
     first = submit(jobs, 4, "--wrap", BEATS, user="nobody")
     cluster.wait(
-        "the first runs", lambda: jobs.state(first) == "RUNNING" and bool(held_by(cluster, first)), 40
+        "the first runs", lambda: jobs.state(first) == "RUNNING" and bool(allocations_of(cluster, first)), 40
     )
     cluster.daemons.signal("slurmctld", signal.SIGKILL)
     cluster.wait("slurmctld is gone", lambda: not cluster.answers(), 20)
-    shutil.rmtree(spool)
-    older.rename(spool)
-    cluster.start_slurmctld()
-    cluster.wait("slurmctld answers", cluster.answers, 30)
-    cluster.reset_breaker()
+    bring_back_state(cluster)
+    start_slurmctld(cluster)
     output = jobs.folder / f"second-{owner}-{gib}.out"
     shows = f"echo gpus=$RAD_GPUS shards=$RAD_SHARDS.; {ALONE}"
     second = submit(jobs, gib, "--hold", f"--output={output}", "--wrap", shows, user=owner)
@@ -99,11 +98,11 @@ def test_a_job_under_an_id_that_slurm_gave_before_runs_with_its_own_booking(
     text = output.read_text() if output.exists() else "no output"
     assert ended["JobState"] == "COMPLETED", (text, ended)
     assert "gpus=GPU-" in text, f"nothing was reserved for it: {text}"
-    # Of a radd that was too late for the shim nothing is booked, and the Prolog asks Slurm.
+    # Of a radd that was too late for the shim nothing is booked, and the Prolog queries Slurm.
     assert f"shards={gib}." in text or "shards=." in text, (
         f"it has what the first job of that id booked: {text}"
     )
-    assert "alone" in text, f"the first run went on beside it: {text}"
+    assert "alone" in text, f"the first run went on next to it: {text}"
     cluster.wait("nothing is reserved", lambda: not cluster.allocations("n0"), 120)
 
 
@@ -121,14 +120,8 @@ def start_all(cluster: Cluster) -> None:
 
 
 def test_no_job_fails_where_all_daemons_die_at_once_and_ids_are_given_again(cluster: Cluster) -> None:
-    jobs = Jobs(cluster, cluster.place.root / "work")
-    spool = cluster.place.root / "spool" / "slurmctld"
-    older = spool.with_name("older")
-    cluster.daemons.stop("slurmctld")
-    subprocess.run(["cp", "-a", str(spool), str(older)], check=True)
-    cluster.start_slurmctld()
-    cluster.wait("slurmctld answers", cluster.answers, 30)
-    cluster.reset_breaker()
+    jobs = jobs_of(cluster)
+    keep_state(cluster)
     before = [
         submit(jobs, gib, "--wrap", "sleep 15", user=user)
         for gib, user in (
@@ -145,13 +138,12 @@ def test_no_job_fails_where_all_daemons_die_at_once_and_ids_are_given_again(clus
         cluster.daemons.signal(name, signal.SIGKILL)
     for name in DAEMONS:
         cluster.daemons.kill(name)  # waits
-    shutil.rmtree(spool)
-    older.rename(spool)
+    bring_back_state(cluster)
     start_all(cluster)
     wrap = ("--wrap", "echo gpus=$RAD_GPUS shards=$RAD_SHARDS.; sleep 2")
     after: dict[int, tuple[int, Path]] = {}
     for gib, user in ((2, "nobody"), (8, "nobody"), (4, "games"), (2, "games"), (8, "games"), (4, "nobody")):
-        output = jobs.folder / f"anew-{len(after)}.out"
+        output = jobs.folder / f"again-{len(after)}.out"
         after[submit(jobs, gib, "--hold", f"--output={output}", *wrap, user=user)] = (gib, output)
     assert set(after) & set(before), "this slurmctld gave other ids: nothing was tried"
     release_after_earlier_runs(cluster, *after)

@@ -61,7 +61,7 @@ def full_of_files(cluster: Cluster) -> None:
 
 
 def _full(cluster: Cluster, fill: Callable[[Path], None]) -> None:
-    folder = cluster.place.run / "n0" / "somebody"
+    folder = cluster.place.run / "n0" / "another"
     folder.mkdir()
     for _ in range(int(AWAY_S)):  # what is given up meanwhile is taken too
         fill(folder)

@@ -34,7 +34,7 @@ def toml_missing(cluster: Cluster) -> None:
 
 
 def key_changed(cluster: Cluster) -> None:
-    """Give the cluster another key for good; what waits or runs carries stamps under the old one."""
+    """Give the cluster another key for good; what waits or runs carries bookings signed with the old one."""
     (cluster.place.etc / "key").write_bytes(secrets.token_bytes(32))
     cluster.restart_radd()
 

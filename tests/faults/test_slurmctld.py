@@ -17,9 +17,7 @@ def saved(cluster: Cluster) -> None:
     state = cluster.place.root / "spool" / "slurmctld" / "job_state"
     for _ in range(2):
         seen_s = state.stat().st_mtime if state.exists() else 0.0
-        cluster.wait(
-            "slurmctld saves its state", lambda s=seen_s: state.exists() and state.stat().st_mtime > s, 30
-        )
+        cluster.wait("slurmctld saves its state", lambda s=seen_s: cluster.saved_since(s), 30)
 
 
 def kill_slurmctld(cluster: Cluster) -> None:

@@ -20,7 +20,7 @@ REQUEUED_S = 200.0
 """Jobs of a node that failed wait for Slurm's own delay, 120 s, before they run again."""
 
 UNLAUNCHED_S = 130.0
-"""A job whose Prolog died with slurmd is doubted after half a minute, runs again after Slurm's delay for requeues."""
+"""A job whose Prolog died with slurmd is unconfirmed after half a minute, runs again after Slurm's requeue delay."""
 
 (NODE,) = equal_nodes(1)
 

@@ -126,7 +126,7 @@ def test_the_package_is_swapped_while_jobs_run(trials: Trials) -> None:
 
 @below
 def test_the_package_is_purged_while_jobs_run() -> None:
-    """Its hooks and Lua stay where slurm.conf names them: who runs ends well, who comes later runs as without RAD."""
+    """Its hooks and Lua stay where slurm.conf names them: a running job ends well, a later one runs as without RAD."""
     dpkg("--install", package("now"))
     place = replace(trial_place("purged"), venv=PREFIX)
     cluster = Cluster(place)
@@ -136,10 +136,10 @@ def test_the_package_is_purged_while_jobs_run() -> None:
         folder.mkdir()
         folder.chmod(0o1777)
         jobs = Jobs(cluster, folder)
-        held = [
+        held_jobs = [
             jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", ENDS_ON_REQUEST) for _ in range(2)
         ]
-        for job in held:
+        for job in held_jobs:
             assert "booked 4.0 GiB" in job.messages, job
             jobs.wait(job.job_id or 0, "RUNNING")
         for daemon in ("radd", "monitor-n0"):  # as its script does by systemd
@@ -148,7 +148,7 @@ def test_the_package_is_purged_while_jobs_run() -> None:
         assert not PREFIX.exists()
         (folder / "end").touch()
         later = jobs.submit("--gpus=1", "--comment=rad:memory=4G", "--wrap", "test $CUDA_VISIBLE_DEVICES")
-        for job in (*held, later):
+        for job in (*held_jobs, later):
             assert job.job_id is not None, job
             jobs.wait(job.job_id, "COMPLETED", timeout_s=60)
         cluster.wait("the node is idle", lambda: "idle" in cluster.slurm("sinfo", "-h", "-o", "%T"), 30)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from lab.cluster import Cluster
 from lab.daemons import LabError
-from lab.load import Fate, Job, Load, equal_nodes, mixed
+from lab.load import ClusterLoad, Fate, equal_nodes, mixed
 from lab.place import ClusterSpec, Place
 from lab.sentinel import Findings, Sentinel
+from tests.timing import within
 
 Fault = Callable[[Cluster], None]
 
@@ -30,7 +31,7 @@ FIRST_JOB = f"FirstJobId={1 + os.getpid() % 50_000 * 1000}"
 """No two clusters on this machine have a job of one id: the guard of one would take the other's for its own."""
 
 MEDIAN_S, LONGEST_S = 5.0, 20.0
-"""The aims for what a fault delays jobs, beyond what it delays them on Slurm alone."""
+"""Limits of the delay by a fault, beyond the delay on Slurm alone; the median's is longer on a busy machine."""
 
 SHORT_LONGEST_S = 40.0
 """In the short form, whose machine may have other work: two put-backs of one job on 22.05, 18 s each."""
@@ -43,7 +44,7 @@ class Seen:
     Attributes:
         fates: What became of each job.
         findings: What the sentinel counted.
-        leftovers: Reservations that had no job a minute after the last job's end.
+        leftovers: Allocations that had no job a minute after the last job's end.
     """
 
     fates: Mapping[str, Fate]
@@ -71,9 +72,9 @@ class Row:
         samples: Samples in all.
         drained: Samples with a drained node.
         drained_alone: The same on Slurm alone.
-        leftovers: Reservations left after a minute.
-        orphans: Samples with a reservation that had no job for a minute.
-        restarts: How often jobs were put back or run again.
+        leftovers: Allocations left after a minute.
+        orphans: Samples with an allocation that had no job for a minute.
+        restarts: How often jobs were requeued or run again.
         median_s: Median of what jobs started later than on Slurm alone.
         longest_s: The longest of these.
     """
@@ -125,7 +126,7 @@ class Trials:
             slurm_fault: What of it would happen to Slurm alone too; None: nothing.
             spec: The cluster; None for one node with four GPUs.
             before: What is prepared before the first submission.
-            after: What is put back when the cluster has stopped.
+            after: What is restored when the cluster has stopped.
             share: How much of the load has been submitted when it happens.
             give_up_s: A job that has not ended so long after the last submission is lost.
             venv: The environment of hooks and daemons, where it is not the usual one.
@@ -157,7 +158,7 @@ class Trials:
             "double-booked": row.double_booked > 0,
             "drained": row.drained > 0 and not row.drained_alone,
             "left over": row.leftovers > 0 or row.orphans > 0,
-            "late": row.median_s > MEDIAN_S or row.longest_s > self._longest_s,
+            "late": row.median_s > within(MEDIAN_S) or row.longest_s > self._longest_s,
         }
         assert not any(bad.values()), f"{[word for word, is_bad in bad.items() if is_bad]}: {row}"
 
@@ -186,7 +187,7 @@ class Trials:
             cluster.up(spec)
             if before:
                 before(cluster)
-            load = Load(cluster, mixed(self._jobs), with_rad=spec.with_rad)
+            load = ClusterLoad(cluster, mixed(self._jobs), with_rad=spec.with_rad)
             with Sentinel(cluster, [node.name for node in spec.nodes]) as sentinel:
                 fates = load.run(lambda: fault(cluster), after=int(self._jobs * share), give_up_s=give_up_s)
                 leftovers = _left(cluster, spec)
@@ -239,13 +240,13 @@ def _booked_twice(findings: Findings) -> int:
 
 
 def _left(cluster: Cluster, spec: ClusterSpec) -> int:
-    def held() -> int:
+    def reserved() -> int:
         return sum(len(cluster.allocations(node.name)) for node in spec.nodes)
 
     try:
-        cluster.wait("nothing is reserved", lambda: held() == 0, LEFTOVER_S)
+        cluster.wait("nothing is reserved", lambda: reserved() == 0, LEFTOVER_S)
     except (LabError, ValueError):
-        return held()
+        return reserved()
     return 0
 
 
@@ -257,4 +258,4 @@ def _keep_logs(cluster: Cluster, name: str) -> None:
         shutil.copytree(cluster.place.log, target)
 
 
-__all__ = ["Fault", "Job", "Row", "Trials", "nothing"]
+__all__ = ["Fault", "Row", "Trials", "nothing"]

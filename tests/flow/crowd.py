@@ -24,7 +24,7 @@ from types import FrameType
 from slurm_plugin.core.hooks import run, supervise
 from slurm_plugin.core.process.child import monotonic_s
 
-UNHURRIED = supervise.Limits(work_s=120, end_s=180)
+UNHURRIED = supervise.HookTimeLimits(work_s=120, end_s=180)
 """For any machine: what is shown then holds without exception."""
 
 MOST_CALLS = 12_000

@@ -2,8 +2,9 @@
 
     python -I hanging_hook.py < requests > answers
 
-Each request is a line of JSON: {"id", "hook", "rad_toml", "env", "site", "calls"}; so is each answer: {"id", "status",
-"seconds"}. Every hook runs in a process of its own, which is forked from this one: nothing is loaded twice.
+Each request is a line of JSON: {"id", "hook", "rad_toml", "env", "site", "calls", "work_s", "end_s"}; so is each
+answer: {"id", "status", "seconds"}. Every hook runs in a process of its own, which is forked from this one: nothing is
+loaded twice.
 
 Every call of a built-in function that reaches the kernel passes the interpreter's profiler, so a call that a user
 adds to a hook later is seen here without a word about it. Where `site` is null, the calls that were made are written
@@ -25,8 +26,7 @@ from typing import Any
 from slurm_plugin.core.config import timed_read
 from slurm_plugin.core.hooks import supervise
 
-LIMITS = supervise.Limits(work_s=0.7, end_s=1.7, least_s=1.0)
-UNHURRIED = supervise.Limits(work_s=60, end_s=90)
+UNHURRIED = supervise.HookTimeLimits(work_s=60, end_s=90)
 
 MODULES = {"posix", "fcntl", "select", "_socket", "_posixsubprocess", "_io", "io"}
 OBJECTS = {"FileIO", "BufferedReader", "BufferedWriter", "TextIOWrapper", "socket", "poll", "ScandirIterator"}
@@ -111,7 +111,10 @@ def run_one(request: dict[str, Any]) -> None:
             os.environ.update(request["env"])
             name = request["hook"]
             sys.argv = [name, "--config", request["rad_toml"]]
-            limits = UNHURRIED if request["site"] is None else LIMITS
+            limits = UNHURRIED
+            if request["site"] is not None:
+                work_s, end_s = request["work_s"], request["end_s"]
+                limits = supervise.HookTimeLimits(work_s=work_s, end_s=end_s, least_s=work_s)
             supervise.LIMITS.update(dict.fromkeys(supervise.LIMITS, limits))
             supervise._UNWIND_S = 0.1
             timed_read.READ_S = 30.0 if request["site"] is None else 0.3

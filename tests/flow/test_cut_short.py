@@ -20,12 +20,12 @@ CANCELLED = "slurmstepd-n0: error: *** JOB 7 ON n0 CANCELLED AT 2026-11-22T22:46
 def test_nor_is_the_owner_of_a_job_without_a_model_informed_that_less_is_enough(tmp_path: Path) -> None:
     """`rad report` and the line in his output say so of runs that ended well alone."""
     node = Hooks(tmp_path)
-    comment = comment_of(replace(SHARED, profile_key=None, basis="asked"))
-    ended = remembered(node, "loading\n" + CANCELLED, held_gib=0.5, steady_s=90, SLURM_JOB_COMMENT=comment)
+    comment = comment_of(replace(SHARED, profile_key=None, basis="requested"))
+    ended = remembered(node, "loading\n" + CANCELLED, used_gib=0.5, steady_s=90, SLURM_JOB_COMMENT=comment)
     assert ended == ("cancelled", False)
 
 
-def remembered(node: Hooks, said: str, *, held_gib: float, steady_s: int, **env: str) -> tuple[str, bool]:
+def remembered(node: Hooks, said: str, *, used_gib: float, steady_s: int, **env: str) -> tuple[str, bool]:
     """Return how a job ended that printed this, and whether its peak counts as its model's need."""
     node.run("prolog", 7, **{name: value for name, value in env.items() if name != "SLURM_JOB_RESTART_COUNT"})
     now_s = SystemClock().now_s()
@@ -33,7 +33,7 @@ def remembered(node: Hooks, said: str, *, held_gib: float, steady_s: int, **env:
         job_id=7,
         first_s=now_s - 100,
         last_s=now_s,
-        peak_bytes=int(held_gib * GIB),
+        peak_bytes=int(used_gib * GIB),
         samples=100,
         steady_samples=steady_s,
     )
@@ -46,7 +46,7 @@ def remembered(node: Hooks, said: str, *, held_gib: float, steady_s: int, **env:
 
 
 @pytest.mark.parametrize(
-    ("said", "held_gib", "steady_s", "env", "expected"),
+    ("said", "used_gib", "steady_s", "env", "expected"),
     [
         ("epoch 1\n" + CANCELLED, 2.0, 5, {}, ("cancelled", False)),
         ("loading\n" + CANCELLED, 0.5, 90, {}, ("cancelled", False)),
@@ -57,12 +57,12 @@ def remembered(node: Hooks, said: str, *, held_gib: float, steady_s: int, **env:
     ids=[
         "while it grew",
         "before it began",
-        "put back by others",
+        "requeued by others",
         "by itself",
         "in the midst of its training",
     ],
 )
 def test_only_a_run_that_came_to_its_peak_shows_a_need(
-    tmp_path: Path, said: str, held_gib: float, steady_s: int, env: dict[str, str], expected: tuple[str, bool]
+    tmp_path: Path, said: str, used_gib: float, steady_s: int, env: dict[str, str], expected: tuple[str, bool]
 ) -> None:
-    assert remembered(Hooks(tmp_path), said, held_gib=held_gib, steady_s=steady_s, **env) == expected
+    assert remembered(Hooks(tmp_path), said, used_gib=used_gib, steady_s=steady_s, **env) == expected

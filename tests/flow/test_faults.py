@@ -28,8 +28,8 @@ CULPRIT = OVERRUNNER
 
 def pid_of(node: Node, process: subprocess.Popen[bytes]) -> int:
     """Return the process that holds memory below a job's slurmstepd."""
-    held = [int(path.stem) for path in (node.folder / "gpus" / "processes").glob("*.json")]
-    return next(pid for pid in held if process.pid in parents(pid))
+    pids = [int(path.stem) for path in (node.folder / "gpus" / "processes").glob("*.json")]
+    return next(pid for pid in pids if process.pid in parents(pid))
 
 
 def parents(pid: int) -> set[int]:

@@ -56,7 +56,7 @@ for gib in sys.argv[2:]:
 def eventually(what: str, condition: Callable[[], bool], timeout_s: float = 20.0) -> float:
     start_s = time.monotonic()
     while not condition():
-        assert time.monotonic() - start_s < timeout_s, what
+        assert time.monotonic() - start_s < within(timeout_s), what
         time.sleep(0.02)
     return time.monotonic() - start_s
 
@@ -157,12 +157,15 @@ def test_an_overrunning_job_is_ended_and_its_victim_is_known(folder: Path) -> No
         overrunner = node.start(OVERRUNNER, 8.4)
         eventually("the theft", lambda: "holds 8.4" in node.said(OVERRUNNER))
         go_on(victim)
-        took_s = eventually("the thief is ended", lambda: overrunner.poll() is not None)
+        took_s = eventually("the overrunning job is ended", lambda: overrunner.poll() is not None)
         assert (took_s < within(STOPPED_S), overrunner.poll()) == (True, -9)
         eventually("the victim ran out of memory", lambda: victim.poll() is not None)
         node.run("epilog", VICTIM, SLURM_JOB_EXIT_CODE=str(victim.wait() << 8))
         node.run(
-            "epilog", OVERRUNNER, SLURM_JOB_EXIT_CODE="9", SLURM_JOB_COMMENT="sized by hand, without a stamp"
+            "epilog",
+            OVERRUNNER,
+            SLURM_JOB_EXIT_CODE="9",
+            SLURM_JOB_COMMENT="sized by hand, without a booking",
         )
     endings = [(event, detail) for hook, event, detail in node.events(VICTIM) if hook == "epilog"]
     assert endings[0][0] == "victim" and "uses 8.4 GiB on GPU-0, above its limit of 4.0 GiB" in endings[0][1]
@@ -189,8 +192,8 @@ def test_a_job_of_a_partition_that_no_admin_configured_is_not_touched(folder: Pa
         node = Node(folder, stack)
         store = LedgerStore(folder / "run", clock=SystemClock(), boot_id=boot_id())
         ledger = store.read().ledger
-        assert {held.partition for held in ledger.allocations} == {"gpu"}
-        noted = (replace(held, partition="other", managed=False) for held in ledger.allocations)
+        assert {allocation.partition for allocation in ledger.allocations} == {"gpu"}
+        noted = (replace(allocation, partition="other", managed=False) for allocation in ledger.allocations)
         store.write(replace(ledger, allocations=tuple(noted)))
         overrunner = node.start(OVERRUNNER, 8.4)
         eventually("it holds", lambda: "holds 8.4" in node.said(OVERRUNNER))

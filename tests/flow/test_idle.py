@@ -57,7 +57,7 @@ def test_the_job_that_sleeps_is_warned_and_ended(folder: Path, monkeypatch: pyte
         assert "it is ended soon unless it computes" in first and second.endswith("stopped")
         node.run("epilog", SLEEPS, SLURM_JOB_EXIT_CODE="9")
     (event, detail), *more = events(node, SLEEPS, "epilog")
-    assert event == "idle" and "held 1.0 GiB on GPU-0 and computed nothing for" in detail
+    assert event == "idle" and "used 1.0 GiB on GPU-0 and computed nothing for" in detail
     assert "runs again" not in dict(more)
     assert events(node, WORKS, "monitor") == []
     assert json.loads((folder / "run" / "monitor" / "incidents.json").read_text())

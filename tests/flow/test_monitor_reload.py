@@ -14,8 +14,9 @@ from flow.test_node_hooks import Hooks
 
 from slurm_plugin.core.logs.events import EventKind, from_line
 from slurm_plugin.core.logs.hook_log import EVENTS
+from tests.timing import within
 
-PATIENCE_S = 30.0
+PATIENCE_S = within(30.0)
 
 
 def wait_until(condition: Callable[[], object]) -> None:
@@ -42,7 +43,7 @@ def test_a_monitor_takes_over_a_good_rad_toml_and_refuses_a_broken_one(tmp_path:
         wait_until((node.folder / "run" / "monitor" / "window.json").exists)
         path.write_text("moed = 1\n")
         monitor.send_signal(signal.SIGHUP)
-        wait_until(lambda: "rad-monitor: not applied: " in log.read_text())
+        wait_until(lambda: f"rad-monitor: not applied: {path}:1: unknown key moed;" in log.read_text())
         wait_until(lambda: ("monitor", EventKind.TROUBLE) in reported(tmp_path / "log" / EVENTS))
         path.write_text(good.replace(f"{tmp_path}/run", f"{tmp_path}/other"))
         monitor.send_signal(signal.SIGHUP)

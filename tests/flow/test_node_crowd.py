@@ -1,4 +1,4 @@
-"""Two hundred hooks at once on one node: no reservation is lost, none is given twice, killed hooks leave nothing."""
+"""Two hundred hooks at once on one node: no allocation is lost, none is given twice, killed hooks leave nothing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class CrowdedNode:
     def files(self) -> list[str]:
         return sorted(path.name for path in (self.folder / "run" / "placed").iterdir())
 
-    def sweep_later(self) -> None:
+    def reconcile_later(self) -> None:
         """Reconcile twice, as rad-monitor does, when the jobs are no longer young and Slurm lists none of them."""
         for waited_s in (0.0, 2 * LEAST_AGE_S):
             self._reconcile(FakeClock(now_s=SystemClock().monotonic_s() + 2 * LAUNCH_S + waited_s))
@@ -126,7 +126,7 @@ def test_two_hundred_prologs_and_three_hundred_epilogs_at_once(node: CrowdedNode
     reported = {job_id: variables for job_id in jobs if (variables := node.file(job_id).variables())}
     refused = [job_id for job_id in jobs if node.file(job_id).refusal() is not None]
     allocation = {one.job_id: one for one in node.ledger.allocations}
-    assert set(allocation) == set(reported), "a job that was told its GPU is in the ledger, and no other"
+    assert set(allocation) == set(reported), "a job that was given its GPU is in the ledger, and no other"
     assert len(reported) + len(refused) + node.left_alone == JOBS, (
         "every job was placed, sent back or given up"
     )
@@ -141,7 +141,7 @@ def test_two_hundred_prologs_and_three_hundred_epilogs_at_once(node: CrowdedNode
     assert node.files == []
 
 
-def test_what_hooks_leave_that_were_killed_in_a_crowd_is_swept_away(node: CrowdedNode) -> None:
+def test_what_hooks_leave_that_were_killed_in_a_crowd_is_removed(node: CrowdedNode) -> None:
     first, *others = range(1, JOBS + 1)
     assert node.run("prolog", [first]) == 0
     for _ in range(ROUNDS):
@@ -156,6 +156,6 @@ def test_what_hooks_leave_that_were_killed_in_a_crowd_is_swept_away(node: Crowde
     else:
         pytest.fail("killed hooks left nothing in any round")
     node.run("epilog", [first], "kill")
-    node.sweep_later()
+    node.reconcile_later()
     assert node.ledger.allocations == ()
     assert node.files == []

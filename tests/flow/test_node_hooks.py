@@ -15,7 +15,7 @@ from small_disks import fill, small_disk
 
 from lab.bare_node import comment_of, job_environment, make_bare_node
 from prolog.growing import GROWING
-from prolog.inherited import OF_A_JOB, OF_MPS
+from prolog.inherited import OF_A_JOB, OF_MPS, SET
 from slurm_plugin.admin.own_files.templates import render, templates_folder
 from slurm_plugin.core.booking.verification import partition_mark
 from slurm_plugin.core.clock import SystemClock
@@ -25,7 +25,7 @@ from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
 from slurm_plugin.core.logs.events import EventKind, as_text, from_line
 from slurm_plugin.core.process.run import run
-from slurm_plugin.core.records.submission import AskedTasks, Booking
+from slurm_plugin.core.records.submission import Booking, RequestedTasks
 from slurm_plugin.core.units import GIB
 from slurm_plugin.guard.incident_file import write_incidents
 from slurm_plugin.guard.incidents import Incident
@@ -99,7 +99,7 @@ def test_a_job_is_capped_above_its_booking_where_its_booking_says_so(hooks: Hook
     hooks.run("prolog", SLURM_JOB_COMMENT=comment_of(booking))
     variables = JobFile(hooks.folder / "run", 7).variables()
     assert (variables["RAD_BOOKED_MIB"], variables["RAD_CAP_MIB"]) == ("4096", "10240"), (
-        "no more than the card"
+        "no more than the GPU"
     )
     assert variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=10240M"
     (allocation,) = (
@@ -145,6 +145,31 @@ def test_frameworks_that_allocate_in_advance_grow_in_a_shared_job_unless_its_use
     hooks.run("prolog", 8, SLURM_JOB_COMMENT=hooks.whole, SLURM_JOB_GPUS="1")
     lines = hooks.run("prolog.task_prolog", 8, SLURM_JOB_COMMENT=hooks.whole).splitlines()
     assert "export RAD_KIND=whole" in lines and not {tensorflow, jax} & set(lines), lines
+
+
+def test_what_a_shared_job_sets_for_programs_ends_with_it_but_not_what_its_user_sets(hooks: Hooks) -> None:
+    """sbatch passes its submitter's environment on, and JAX in an unmanaged job would allocate as in a shared one."""
+    hooks.run("prolog")
+    of_7 = dict(
+        line.removeprefix("export ").split("=", 1) for line in hooks.run("prolog.task_prolog").splitlines()
+    )
+    own = {**of_7, "TF_FORCE_GPU_ALLOW_GROWTH": "false"}  # set in the script of job 7
+    unmanaged = hooks.run("prolog.task_prolog", 9, **own).splitlines()
+    assert {"unset XLA_PYTHON_CLIENT_PREALLOCATE", "unset CUDA_DEVICE_ORDER", "unset RAD_SET"} <= set(
+        unmanaged
+    )
+    assert not any("TF_FORCE" in line for line in unmanaged)
+    step = hooks.run("prolog.task_prolog", **of_7).splitlines()
+    assert not any(line.startswith("unset") or "RAD_SET" in line for line in step), (
+        "it keeps what its script has"
+    )
+    hooks.run("prolog", 8)
+    shared = hooks.run("prolog.task_prolog", 8, **of_7).splitlines()
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    assert shared.index(f"unset {name}") < shared.index(f"export {name}=false")
+    assert (
+        "export RAD_SET=TF_FORCE_GPU_ALLOW_GROWTH,XLA_PYTHON_CLIENT_PREALLOCATE,CUDA_DEVICE_ORDER" in shared
+    )
 
 
 @pytest.mark.parametrize(("form", "named"), [("index", "0"), ("uuid", "GPU-0")])
@@ -205,7 +230,9 @@ def test_a_fault_that_cannot_be_recorded_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("culprit", [8, 6])
-def test_who_causes_no_fault_or_shares_no_server_is_under_no_quarantine(tmp_path: Path, culprit: int) -> None:
+def test_a_job_that_causes_no_fault_or_shares_no_server_is_under_no_quarantine(
+    tmp_path: Path, culprit: int
+) -> None:
     hooks = Hooks(tmp_path, partition="" if culprit == 6 else 'mps_server = "gpu"')
     hooks.run("prolog", 6)
     now_s = SystemClock().now_s()
@@ -328,7 +355,7 @@ def test_a_job_keeps_nothing_of_the_job_that_submitted_it(hooks: Hooks) -> None:
 
 def test_a_job_that_shares_two_gpus_from_prolog_to_epilog(hooks: Hooks) -> None:
     """Its script gets the user's one task and all shards, each of two tasks of a step one GPU, and both go back."""
-    pair = replace(SHARED, gpus=2, shards=8, by_task=AskedTasks())
+    pair = replace(SHARED, gpus=2, shards=8, by_task=RequestedTasks())
     given = {"SLURM_JOB_GPUS": "0,1", "CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_COMMENT": comment_of(pair)}
     hooks.run("prolog", job_id=6)
     hooks.run("prolog", **given)
@@ -409,18 +436,20 @@ def test_a_switch_turns_off_its_own_part_of_the_epilog_and_no_other(tmp_path: Pa
     hooks.run("epilog", SLURM_JOB_EXIT_CODE="256")
     assert "gpu-oom: pytorch" in hooks.log("epilog") and hooks.reserved == []
     assert (tmp_path / "state" / "peaks.jsonl").exists() == (off != "history")
-    assert ("not reported: " in hooks.log("epilog")) == (off != "recovery"), "Slurm, which is away, was asked"
+    assert ("not reported: " in hooks.log("epilog")) == (off != "recovery"), (
+        "Slurm, which is away, was queried"
+    )
 
 
 def test_observe_says_what_it_would_do(tmp_path: Path) -> None:
     hooks = Hooks(tmp_path, top='mode = "observe"')
     hooks.run("prolog")
-    assert "would place: stamp shared: GPU-0" in hooks.log("prolog")
+    assert "would place: booking shared: GPU-0" in hooks.log("prolog")
     assert hooks.run("prolog.task_prolog") == ""
 
 
 @pytest.mark.parametrize("broken", ["mode = 7", "", None, "folder", "fifo"])
-def test_a_broken_rad_toml_neither_uncaps_a_job_nor_keeps_what_it_held(
+def test_a_broken_rad_toml_neither_uncaps_a_job_nor_keeps_its_allocation(
     hooks: Hooks, broken: str | None
 ) -> None:
     hooks.run("prolog", 6)
@@ -440,6 +469,9 @@ def test_a_broken_rad_toml_neither_uncaps_a_job_nor_keeps_what_it_held(
     assert hooks.reserved == []
     assert hooks.log("prolog").count("last good settings: ") == 1
     assert hooks.log("epilog").count("last good settings: ") == 2
+    if broken == "mode = 7":
+        line = f"last good settings: {path}:1: mode is 7; it must be one of enforce, observe, off; the last good copy"
+        assert line in hooks.log("prolog") and line in hooks.log("epilog")
 
 
 def test_a_job_gives_back_what_it_holds_although_all_was_switched_off_meanwhile(hooks: Hooks) -> None:
@@ -478,7 +510,7 @@ def test_every_line_of_the_text_log_is_a_view_of_an_event(hooks: Hooks) -> None:
     assert {path.stat().st_mode & 0o777 for path in log.iterdir()} == {0o640}
 
 
-def test_a_full_disk_lets_no_job_run_without_its_reservation(tmp_path: Path) -> None:
+def test_a_full_disk_lets_no_job_run_without_its_allocation(tmp_path: Path) -> None:
     with small_disk(tmp_path / "run", "size=2m,nr_inodes=200") as run:
         hooks = Hooks(tmp_path)
         hooks.run("prolog", 1)
@@ -540,7 +572,7 @@ def test_an_environment_that_makes_no_sense_leaves_the_job_as_it_is(
     assert hooks.reserved == []
 
 
-def test_an_epilog_that_understands_nothing_leaves_other_jobs_reservations(hooks: Hooks) -> None:
+def test_an_epilog_that_understands_nothing_leaves_other_jobs_allocations(hooks: Hooks) -> None:
     hooks.run("prolog", 7)
     hooks.run("prolog", 8)
     hooks.run("epilog", 7, SLURM_JOB_RESTART_COUNT="-")
@@ -573,7 +605,7 @@ def test_a_task_knows_its_gpu_although_its_task_prolog_does_not_end_its_work(
     whole = script_of(hooks, "task_prolog.sh", python=sys.executable)
     lines = run(["/bin/sh", str(whole)], timeout_s=20, env=hooks.slurm(7)).splitlines(keepends=True)
     reported = "".join(
-        line for line in lines if not any(f" {name}=" in line for name in GROWING)
+        line for line in lines if not any(f" {name}=" in line for name in (*GROWING, SET))
     )  # its GPU is the point
     python = "/nowhere/python" if broken is None else program(hooks.folder, broken)
     script = script_of(hooks, "task_prolog.sh", python=python)

@@ -33,7 +33,7 @@ from slurm_plugin.monitor.window import STALE_AFTER_S, write_window
 from slurm_plugin.mps.state import State, write_state
 from slurm_plugin.node.facts import facts_of
 from slurm_plugin.node.node import Node
-from slurm_plugin.node.reconcile import UNSWEPT_S, reconcile_node
+from slurm_plugin.node.reconcile import OVERDUE_S, reconcile_node
 from slurm_plugin.slurm.control import JobView, NodeView
 from slurm_plugin.slurm.node.hook_env import HookJob
 
@@ -175,7 +175,7 @@ def test_jobs_of_one_index_share_its_gpu_and_a_whole_job_gets_the_other(bench: B
     assert bench.place(1, 4).placement.gpus == ("GPU-0",)
     assert bench.place(2, 4).placement.gpus == ("GPU-0",)
     assert bench.place(3, kind="whole", gpu_index=1).placement.gpus == ("GPU-1",)
-    assert bench.slurm.asked == 0
+    assert bench.slurm.queries == 0
 
 
 def test_a_confined_job_stays_on_its_index(bench: Bench) -> None:
@@ -188,7 +188,7 @@ def test_before_a_job_is_requeued_slurm_says_whether_the_holder_is_gone(bench: B
         bench.place(job_id, kind="whole", gpu_index=gpu_index)
     bench.clock.time_s += LAUNCH_S + 1
     bench.slurm.answers = False
-    assert bench.place(3, kind="whole").placement.requeue, "who does not answer says nothing"
+    assert bench.place(3, kind="whole").placement.requeue, "no answer is no booking"
     bench.slurm.answers = True
     bench.slurm_has(2)
     assert bench.place(3, kind="whole").placement.requeue, "one list that lacks a job proves nothing"
@@ -231,7 +231,7 @@ class NextSample(FakeClock):
 
 
 def test_memory_of_a_job_that_has_just_ended_puts_no_job_back(bench: Bench) -> None:
-    """In replays on an H100 four jobs lost their turn to what was gone when they were put back."""
+    """In replays on an H100 four jobs lost their turn to what was gone when they were requeued."""
     clock, bench.watched = NextSample(bench, used=[8, 0]), False
     clock.take()
     clock.sleep(0.4)
@@ -248,7 +248,7 @@ def test_memory_that_no_job_booked_and_a_process_keeps_is_waited_for_once(bench:
     assert sum(clock.slept) < 1.5
 
 
-def test_who_waited_long_for_his_turn_does_not_wait_for_a_sample_too(
+def test_a_job_that_waited_long_for_its_turn_does_not_wait_for_a_sample_too(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it must end before the hook's five seconds are over."""
@@ -289,13 +289,13 @@ def test_observing_delays_no_job(tmp_path: Path) -> None:
     assert not clock.slept
 
 
-def test_a_holder_with_a_step_or_a_young_one_is_not_doubted(bench: Bench) -> None:
+def test_a_holder_with_a_step_or_a_young_one_is_not_unconfirmed(bench: Bench) -> None:
     bench.place(1, kind="whole", gpu_index=0)
     bench.step(1)
     bench.clock.time_s += LAUNCH_S + 1
     bench.place(2, kind="whole", gpu_index=1)
     assert bench.place(3, kind="whole").placement.requeue
-    assert bench.slurm.asked == 0
+    assert bench.slurm.queries == 0
 
 
 def test_a_program_that_calls_itself_slurmstepd_keeps_no_gpu(bench: Bench) -> None:
@@ -311,7 +311,7 @@ def test_a_program_that_calls_itself_slurmstepd_keeps_no_gpu(bench: Bench) -> No
 def test_without_a_monitor_what_an_epilog_never_released_is_found_by_a_later_hook(bench: Bench) -> None:
     bench.place(1, 4)
     for job_id in (2, 3):
-        bench.clock.time_s += UNSWEPT_S + 1
+        bench.clock.time_s += OVERDUE_S + 1
         bench.slurm_has(2)
         bench.place(job_id, 4, gpu_index=1)
     assert bench.allocation == [2, 3]
@@ -343,8 +343,8 @@ def test_a_run_that_slurm_believes_in_and_slurm_never_launched_is_found_too(benc
     assert reconcile_node(bench.node(), bench.readings).released == (1,)
 
 
-def test_a_run_that_one_sweep_saw_nothing_of_is_doubted_again_after_it_was_seen(bench: Bench) -> None:
-    """As where a slurmstepd is overlooked now and then: without rad-monitor hooks sweep, long apart."""
+def test_a_run_that_one_pass_saw_nothing_of_is_checked_again_after_it_was_seen(bench: Bench) -> None:
+    """As where a slurmstepd is overlooked now and then: without rad-monitor hooks reconcile, long apart."""
     facts_of(bench.node(), "n0", bench.readings)
     bench.place(1, kind="whole")
     bench.slurm.views[1] = JobView(job_id=1, user_id=0, state="RUNNING", node="n0")
@@ -359,7 +359,7 @@ def test_a_run_that_one_sweep_saw_nothing_of_is_doubted_again_after_it_was_seen(
 
 
 def test_a_run_that_slurm_never_launched_goes_back_into_the_queue(bench: Bench) -> None:
-    """The sweep after the one that finds it gives its GPU back and lets the job run again."""
+    """The reconciliation after the one that finds it gives its GPU back and lets the job run again."""
     facts_of(bench.node(), "n0", bench.readings)
     said: list[str] = []
     reconciler = Reconciler(
@@ -487,7 +487,7 @@ def wanted(
 
 
 def test_a_cap_lies_above_the_booking_only_where_the_guard_would_act(bench: Bench) -> None:
-    """Who forgot rad-monitor, or switched the guard off, has jobs that hold what they booked and no more."""
+    """Without rad-monitor or its guard, jobs hold what they booked and no more."""
     assert bench.place(1, 4, cap=8).allocation.limit_bytes == 8 * GIB  # type: ignore[union-attr]
     for number, change in enumerate(
         (
@@ -502,7 +502,7 @@ def test_a_cap_lies_above_the_booking_only_where_the_guard_would_act(bench: Benc
 
 
 def without_guard(bench: Bench, why: str) -> None:
-    """Leave the node without any job who stops a job: from one moment to the next, or by the admin's word."""
+    """Leave the node without a guard that stops a job: from one moment to the next, or by the admin's word."""
     settings = bench.config.partitions["gpu"]
     if why == "not reloaded":
         bench.guarded = []
@@ -534,7 +534,7 @@ def test_what_nothing_holds_begins_alone(bench: Bench, why: str) -> None:
 
 @UNGUARDED
 def test_no_job_joins_what_nothing_holds_until_the_guard_is_back(bench: Bench, why: str) -> None:
-    """The monitor is gone, or its guard only warns, while a job of two GPUs runs that it alone held."""
+    """The monitor is gone, or its guard only warns, while a job of two GPUs runs that it alone limited."""
     config = bench.config
     assert bench.place(1, 2, gpus=2).allocation is not None
     without_guard(bench, why)
@@ -546,17 +546,17 @@ def test_no_job_joins_what_nothing_holds_until_the_guard_is_back(bench: Bench, w
 
 
 @UNGUARDED
-def test_a_job_for_which_mps_did_not_start_is_held_by_the_guard_or_shares_with_no_job(
+def test_a_job_for_which_mps_did_not_start_is_limited_by_the_guard_or_shares_with_no_job(
     bench: Bench, why: str
 ) -> None:
     assert bench.place(1, 2).allocation is not None
     assert bench.place(2, 2, uncapped=True).placement.gpus == ("GPU-0",), "with the guard it shares"
     config = bench.config
     without_guard(bench, why)
-    assert bench.place(3, 2).placement.gpus == ("GPU-1",), "nobody joins it"
-    assert bench.place(4, 2, uncapped=True).placement.requeue, "it joins nobody"
+    assert bench.place(3, 2).placement.gpus == ("GPU-1",), "no job joins it"
+    assert bench.place(4, 2, uncapped=True).placement.requeue, "it joins no job"
     bench.config, bench.watched, bench.guarded = config, True, ["gpu"]
-    assert bench.place(4, 2, uncapped=True).placement.gpus, "beside either of them"
+    assert bench.place(4, 2, uncapped=True).placement.gpus, "next to either of them"
 
 
 @pytest.mark.parametrize(("ends", "shares"), [("daemon", False), ("server", True), ("", True)])
@@ -591,7 +591,7 @@ def test_a_site_that_wants_the_guard_instead_of_caps_shares_only_with_it(
     assert bench.place(2, 2).placement.gpus == (("GPU-1",) if by_fault else ("GPU-0",))
 
 
-def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:
+def test_a_valid_booking_is_believed_and_slurm_is_not_queried(bench: Bench) -> None:
     booking = Booking(
         kind="shared",
         memory_bytes=4 * GIB,
@@ -605,10 +605,10 @@ def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:
     source, demand = wanted(
         bench, with_signed_booking("my words", signed_booking(booking, user_id=os.geteuid(), key=KEY))
     )
-    assert source == "stamp" and demand is not None
+    assert source == "booking" and demand is not None
     assert (demand.kind, demand.booked_bytes, demand.estimate_bytes) == ("shared", 4 * GIB, 3 * GIB)
     assert (demand.cap_bytes, demand.smact) == (6 * GIB, 0.25)
-    assert bench.slurm.asked == 0
+    assert bench.slurm.queries == 0
 
 
 @pytest.mark.parametrize(
@@ -621,7 +621,7 @@ def test_a_valid_stamp_is_believed_and_slurm_is_not_asked(bench: Bench) -> None:
     ],
     ids=["none", "forged", "of another user", "under another key"],
 )
-def test_without_a_valid_stamp_slurm_says_what_the_job_asked_for(bench: Bench, comment: str) -> None:
+def test_without_a_valid_booking_slurm_says_what_the_job_requested(bench: Bench, comment: str) -> None:
     source, demand = wanted(bench, comment, "gres:shard:3")
     assert source == "slurm" and demand is not None
     assert (demand.kind, demand.booked_bytes) == ("shared", 3 * GIB)
@@ -664,18 +664,18 @@ BOUND = Booking(kind="whole", shards=10, partitions=(partition_mark("gpu"),), es
         "less than booked",
         "a cap",
         "more than booked",
-        "one seat of two",
+        "one GPU index of two",
         "one GPU of two",
     ],
 )
-def test_what_slurm_gave_counts_where_the_stamp_does_not_agree(
+def test_what_slurm_gave_counts_where_the_booking_does_not_agree(
     bench: Bench, booking: Booking, given: str, expected: tuple[str, int | None]
 ) -> None:
     source, demand = wanted(bench, signed_booking(booking, user_id=os.geteuid(), key=KEY), given)
     assert source == "slurm" and demand is not None
     assert (demand.kind, demand.booked_bytes, demand.estimate_bytes) == (*expected, GIB)
     assert demand.cap_bytes is None, "what Slurm gave is all that it may have"
-    assert bench.slurm.asked == 1
+    assert bench.slurm.queries == 1
 
 
 @pytest.mark.parametrize(

@@ -257,7 +257,7 @@ class NodeMachine(RuleBasedStateMachine):
         self.clock.ahead_s = seconds
 
     @rule(killed_at=st.none() | st.integers(0, 1))
-    def the_monitor_sweeps(self, killed_at: int | None) -> None:
+    def the_monitor_reconciles(self, killed_at: int | None) -> None:
         with contextlib.suppress(Killed):
             reconcile_node(self.node(killed_at), self.readings())
 

@@ -1,8 +1,9 @@
-"""What no admin configured runs as without us, and what books a GPU does not start without one."""
+"""What no admin configured runs as without RAD, and what books a GPU does not start without one."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ class Bench:
         facts_of(self.node, "n0", READINGS)
         self.node.store.write(Ledger())
 
-    def asks_for(self, gres: str) -> None:
+    def requests_gres(self, gres: str) -> None:
         self.slurm.views[7] = JobView(job_id=7, user_id=os.geteuid(), state="RUNNING", gres=gres)
 
 
@@ -96,7 +97,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_a_shard_is_worth_what_it_is_on_this_node_whatever_a_partition_says(bench: Bench) -> None:
-    bench.asks_for("gres:shard:4")
+    bench.requests_gres("gres:shard:4")
     given = note(bench.node, job())
     assert given is not None and bench.node.store.read().ledger.allocations == (given,)
     assert (given.kind, given.gpus, given.managed) == ("shared", ("GPU-1",), False)
@@ -105,7 +106,7 @@ def test_a_shard_is_worth_what_it_is_on_this_node_whatever_a_partition_says(benc
 
 @pytest.mark.parametrize("gres", ["gres:gpu:1", "gres/mps:50", ""])
 def test_anything_else_is_noted_as_a_whole_gpu(bench: Bench, gres: str) -> None:
-    bench.asks_for(gres)
+    bench.requests_gres(gres)
     given = note(bench.node, job())
     assert given is not None and (given.kind, given.booked_bytes) == ("whole", 141 * GIB)
 
@@ -121,11 +122,11 @@ def test_mig_and_a_gpu_that_is_unknown_to_rad_are_not_noted() -> None:
     assert as_given(job(gpu_indices=(9,)), FACTS, (), now_s=0.0) is None
 
 
-def test_where_no_job_of_rads_can_come_nothing_is_asked_or_written(tmp_path: Path) -> None:
+def test_where_no_job_of_rads_can_come_nothing_is_queried_or_written(tmp_path: Path) -> None:
     bench = Bench(tmp_path, partitions=("plain",))
-    asked = bench.slurm.asked
+    queries = bench.slurm.queries
     assert note(bench.node, job()) is None
-    assert bench.slurm.asked == asked
+    assert bench.slurm.queries == queries
     assert bench.node.store.read().ledger.allocations == ()
 
 
@@ -141,10 +142,10 @@ def test_on_a_node_that_others_use_too_no_job_is_moved(
     assert pin_of(bench.node, settings, read_facts(bench.node) or NodeFacts()) == pin
 
 
-def test_facts_are_asked_for_once_and_forgotten_at_a_reboot(bench: Bench, tmp_path: Path) -> None:
-    asked = bench.slurm.asked
+def test_facts_are_queried_once_and_forgotten_at_a_reboot(bench: Bench, tmp_path: Path) -> None:
+    queries = bench.slurm.queries
     assert facts_of(bench.node, "n0", READINGS).shard_bytes == 2 * 141 * GIB // 32
-    assert bench.slurm.asked == asked
+    assert bench.slurm.queries == queries
     bench.node.store.boot_id = "next"
     assert read_facts(bench.node) is None
 
@@ -152,19 +153,27 @@ def test_facts_are_asked_for_once_and_forgotten_at_a_reboot(bench: Bench, tmp_pa
 def test_a_booked_job_without_indices_does_not_start(bench: Bench) -> None:
     signed = signed_booking(Booking(kind="shared", memory_bytes=GIB), user_id=os.geteuid(), key=KEY)
     assert why_no_start(bench.node, job("gpu", gpu_indices=(), comment=signed)) is not None
-    assert bench.slurm.asked == 1, "the booking said it; only the facts were asked for"
+    assert bench.slurm.queries == 1, "the booking said it; only the facts were queried"
 
 
 def test_a_job_whose_owner_took_the_gpu_out_of_it_starts_without(bench: Bench) -> None:
     """It went back into the queue without end: `scontrol update JobId=... TresPerNode=` leaves the signed booking."""
     changed = Booking(kind="shared", memory_bytes=GIB, changed=True)
     taken_out = job("gpu", gpu_indices=(), comment=signed_booking(changed, user_id=os.geteuid(), key=KEY))
-    bench.asks_for("gres:")
+    bench.requests_gres("gres:")
     assert why_no_start(bench.node, taken_out) is None
-    bench.asks_for("gres:shard:3")
+    bench.requests_gres("gres:shard:3")
     assert why_no_start(bench.node, taken_out) is not None
     bench.slurm.answers = False
     assert why_no_start(bench.node, taken_out) is not None
+
+
+def test_a_job_of_several_nodes_may_have_its_gpus_on_others(bench: Bench) -> None:
+    """Its Prolog requeued it without end: `sbatch --gpus=1 -n40` has a node without GPU where a node has 32 CPUs."""
+    bench.requests_gres("gres:gpu:1")
+    alone = job("gpu", gpu_indices=())
+    assert why_no_start(bench.node, replace(alone, several_nodes=True)) is None
+    assert why_no_start(bench.node, alone) is not None
 
 
 @pytest.mark.parametrize(
@@ -173,7 +182,7 @@ def test_a_job_whose_owner_took_the_gpu_out_of_it_starts_without(bench: Bench) -
 def test_of_a_job_without_booking_and_indices_slurm_says_whether_it_wants_a_gpu(
     bench: Bench, gres: str, starts: bool
 ) -> None:
-    bench.asks_for(gres)
+    bench.requests_gres(gres)
     assert (why_no_start(bench.node, job("gpu", gpu_indices=())) is None) == starts
     bench.slurm.answers = False
     assert why_no_start(bench.node, job("gpu", gpu_indices=())) is None

@@ -15,7 +15,9 @@ import pytest
 from flow.test_node_hooks import Hooks
 from flow.test_submit import KEY, TOML, wait_until
 
-PATIENCE_S = 30.0
+from tests.timing import within
+
+PATIENCE_S = within(30.0)
 GIVEN = (
     "import os, sys; os.dup2(int(sys.argv[1]), 3); os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
     "os.execv(sys.executable, [sys.executable, '-I', '-m', *sys.argv[2:]])"
@@ -105,8 +107,8 @@ def test_a_socket_at_another_path_leaves_radd_its_own(tmp_path: Path, manager: M
         radd = manager.start(argv, listener)
         try:
             assert manager.reported() == "READY=1"
-            with client(tmp_path / "radd.sock") as asked:
-                assert b"pong" in asked.recv(100)
+            with client(tmp_path / "radd.sock") as connected:
+                assert b"pong" in connected.recv(100)
         finally:
             radd.terminate()
         assert radd.wait(PATIENCE_S) == 0
@@ -123,8 +125,8 @@ def test_systemds_own_program_hands_it_the_socket(tmp_path: Path) -> None:
         radd = subprocess.Popen(command, stdout=log, stderr=log)
     try:
         wait_until(lambda: listens(path))  # it is there a moment before any job listens
-        with client(path) as asked:
-            assert b"pong" in asked.recv(100)
+        with client(path) as connected:
+            assert b"pong" in connected.recv(100)
     finally:
         radd.terminate()
     assert radd.wait(PATIENCE_S) == 0

@@ -17,11 +17,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pynvml
+
 from tests.slurmstepd import step
 
 HERE = Path(__file__).resolve().parent
 PYTHON = os.environ.get("RAD_TORCH_PYTHON", sys.executable)
 """The Python that has torch; the environment of RAD need not."""
+
+
+def driver_version() -> str:
+    """Return the version of NVIDIA's driver."""
+    pynvml.nvmlInit()
+    try:
+        return str(pynvml.nvmlSystemGetDriverVersion())
+    finally:
+        pynvml.nvmlShutdown()
 
 
 def eventually(what: str, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
@@ -33,13 +44,7 @@ def eventually(what: str, condition: Callable[[], bool], timeout_s: float = 30.0
 
 
 def started(argv: Sequence[str], env: Mapping[str, str], user: int | None) -> Mapping[str, Any]:
-    """Return what Popen starts for a program: below a slurmstepd if its environment names a job.
-
-    Args:
-        argv: The program and its arguments.
-        env: Its environment.
-        user: Its user; None for that of the tests.
-    """
+    """Return what Popen starts for a program: below a slurmstepd if its environment names a job."""
     job = env.get("SLURM_JOB_ID")
     if job is not None and os.geteuid() == 0:
         return step(_programs(), int(job), user or 0, argv)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from gpu.programs import PYTHON, Results, Training, eventually
+from gpu.programs import PYTHON, Results, Training, driver_version, eventually
 
 from slurm_plugin.core.config import toml
 from slurm_plugin.core.config.load import Config, load_config
@@ -60,12 +60,12 @@ def real_training(gpu: GpuReading, folder: Path) -> tuple[int, int]:
     training = Training(folder, "check", *TRAINING, env={"CUDA_VISIBLE_DEVICES": gpu.uuid})
     try:
         training.wait_steps(reports=20)
-        held = used_bytes(gpu.uuid, training.process.pid)
+        used = used_bytes(gpu.uuid, training.process.pid)
         eventually("the training ends", lambda: training.process.poll() is not None, 60.0)
     finally:
         training.stop()
     words = training.output().split()
-    return held, int(words[words.index("peak") + 1]) * MIB
+    return used, int(words[words.index("peak") + 1]) * MIB
 
 
 def test_calibrate(gpu: GpuReading, run_folder: Path, results: Results):
@@ -74,7 +74,7 @@ def test_calibrate(gpu: GpuReading, run_folder: Path, results: Results):
     measured = toml.loads(text)
     results.add(
         gpu=gpu.name,
-        driver=NvmlTelemetry().driver_version(),
+        driver=driver_version(),
         took_s=[took_s for _, took_s in runs],
         said=text,
     )
@@ -91,18 +91,18 @@ def test_calibrate(gpu: GpuReading, run_folder: Path, results: Results):
     )
     calibrated, usual = resnet18(load_config(path)), resnet18(Config())
     higher = resnet18(load_config(_with_more(path, measured["conv_base_mib"] + 300)))
-    held, reserved = real_training(gpu, run_folder)
+    used, reserved = real_training(gpu, run_folder)
     results.add(
         table_estimate_mib=usual.estimate_bytes / MIB,
         calibrated_estimate_mib=calibrated.estimate_bytes / MIB,
         calibrated_upper_mib=calibrated.upper_bytes / MIB,
-        held_mib=held / MIB,
+        held_mib=used / MIB,
         reserved_mib=reserved / MIB,
-        base_of_real_training_mib=(held - reserved) / MIB,
+        base_of_real_training_mib=(used - reserved) / MIB,
     )
     assert higher.estimate_bytes - calibrated.estimate_bytes == pytest.approx(300 * MIB, rel=0.2)
-    assert held <= calibrated.upper_bytes
-    assert (held - reserved) / MIB == pytest.approx(measured["conv_base_mib"], abs=150)
+    assert used <= calibrated.upper_bytes
+    assert (used - reserved) / MIB == pytest.approx(measured["conv_base_mib"], abs=150)
 
 
 def _with_more(path: Path, conv_base_mib: int) -> Path:

@@ -8,12 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
-from gpu.programs import PYTHON, Results
+from gpu.programs import PYTHON, Results, driver_version
 
 from gpumemnet.calibration.fit.parts import PARTS
 from gpumemnet.gpu_memory.rules.numbers import TABLE, read_site_table, read_table
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 
 pytestmark = pytest.mark.gpu
 
@@ -39,7 +38,7 @@ def test_calibrate_deep(gpu: GpuReading, run_folder: Path, results: Results):
     took_s = time.monotonic() - began_s
     results.add(
         gpu=gpu.name,
-        driver=NvmlTelemetry().driver_version(),
+        driver=driver_version(),
         took_s=took_s,
         said=done.stdout,
         progress=done.stderr,

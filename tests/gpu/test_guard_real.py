@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from gpu.programs import Client, Results, Training, eventually
+from mps_setup import stop_all
 
 from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.config.load import Config, PartitionConfig, Paths
@@ -21,12 +22,12 @@ from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.guard.incident_file import read_incidents
 from slurm_plugin.guard.incidents import Incident
-from slurm_plugin.guard.stop import Stopper
+from slurm_plugin.guard.stop import stop
 from slurm_plugin.guard.watch import Guard
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.monitor.monitor import Monitor
 from slurm_plugin.mps import Mps
-from slurm_plugin.mps.node import CONTROL
+from slurm_plugin.mps.servers import CONTROL
 from slurm_plugin.mps.state import read_state
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(os.geteuid() != 0, reason="starts daemons for other users")]
@@ -56,7 +57,7 @@ class Node:
             run,
             clock=self.clock,
             store=self.store,
-            guard=Guard(self.config, clock=self.clock, stopper=Stopper(self.clock)),
+            guard=Guard(self.config, clock=self.clock, stop=stop, notify=lambda _violation: None),
         )
         self.ledger = Ledger()
         self.clients: list[Client] = []
@@ -72,7 +73,7 @@ class Node:
             gpu_bytes=self.gpu.usable_bytes,
             key=key or self.key,
         )
-        held = Allocation(
+        allocation = Allocation(
             job_id=job_id,
             user_id=user,
             kind="shared",
@@ -82,7 +83,7 @@ class Node:
             created_s=self.clock.monotonic_s(),
             partition="gpu",
         )
-        self.ledger = self.ledger.reserve(held, {self.gpu.uuid: self.gpu.usable_bytes})
+        self.ledger = self.ledger.reserve(allocation, {self.gpu.uuid: self.gpu.usable_bytes})
         with self.store.locked(Deadline(self.clock, 2.0)):
             self.store.write(self.ledger)
         return {**variables, "CUDA_VISIBLE_DEVICES": self.gpu.uuid, "SLURM_JOB_ID": str(job_id)}
@@ -123,7 +124,7 @@ def node(gpu: GpuReading, run_folder: Path) -> Iterator[Node]:
         client.kill()
     for training in made.trainings:
         training.stop()
-    Mps(run_folder).stop_unused(())
+    stop_all(Mps(run_folder))
 
 
 def without(env: Mapping[str, str], *names: str) -> dict[str, str]:
@@ -258,7 +259,7 @@ def test_what_a_training_next_to_an_overrunning_job_feels(node: Node, results: R
     neighbour.wait_steps(20)
     time.sleep(2.0)
     began_s = time.time()
-    overrunner = Training(node.run, "thief", *options, "--grab-gib", "20", env=past)
+    overrunner = Training(node.run, "overrunner", *options, "--grab-gib", "20", env=past)
     node.trainings.append(overrunner)
     node.sample_until("stopped", lambda: overrunner.process.poll() is not None, 60)
     ended_s = time.time()
@@ -289,8 +290,8 @@ def test_honest_jobs_are_left_alone(node: Node, results: Results):
     for training in node.trainings:
         node.sample_until("training", lambda one=training: len(one.reports()) >= 3, 60)  # type: ignore[misc]
     node.sample_for(5)
-    held = {row.pid: row.memory_bytes for row in NvmlTelemetry().read()[0].processes}
-    results.add(client_at_its_cap_mib=(held[full.pid] or 0) / MIB, cap_mib=CAP / MIB)
+    used = {row.pid: row.memory_bytes for row in NvmlTelemetry().read()[0].processes}
+    results.add(client_at_its_cap_mib=(used[full.pid] or 0) / MIB, cap_mib=CAP / MIB)
     for training in node.trainings:
         training.process.kill()
     node.sample_for(3)
@@ -306,20 +307,20 @@ def test_a_fault_ends_the_jobs_of_its_server_alone(node: Node, results: Results)
         client.wait_ready()
     node.sample_for(1.5)
     culprit.fault()
-    node.sample_until("told", lambda: bool(node.incidents()))
+    node.sample_until("recorded", lambda: bool(node.incidents()))
     (one, *_) = node.incidents()
     results.add(kind=one.kind, culprit=one.culprit, victims=one.victims, detail=one.detail)
     assert (one.kind, one.culprit, one.victims) == ("server", None, (1, 2))
     assert other.beats_on()
 
 
-def test_a_server_that_dies_names_who_was_on_it(node: Node):
+def test_a_server_that_dies_names_its_clients(node: Node):
     client = node.client(node.job(1), 512)
     client.wait_ready()
     node.sample_for(1.5)
     state = read_state(node.place())
     assert state.server is not None and state.server.kill()
-    node.sample_until("told", lambda: bool(node.incidents()))
+    node.sample_until("recorded", lambda: bool(node.incidents()))
     assert [(one.kind, one.victims) for one in node.incidents()] == [("server", (1,))]
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from gpu.programs import Client, Results, eventually
+from mps_setup import stop_all
 
 from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.process.identity import started_ticks
@@ -18,7 +19,7 @@ from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.daemon import Daemon
-from slurm_plugin.mps.node import CONTROL
+from slurm_plugin.mps.servers import CONTROL
 from slurm_plugin.mps.state import read_state
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(os.geteuid() != 0, reason="starts daemons as other users")]
@@ -81,7 +82,7 @@ def node(gpu: GpuReading, run_folder: Path) -> Iterator[Node]:
     yield made
     for client in made.clients:
         client.kill()
-    Mps(run_folder).stop_unused(())
+    stop_all(Mps(run_folder))
 
 
 def test_mps_is_verified_counted_and_stopped(node: Node, results: Results):
@@ -92,8 +93,8 @@ def test_mps_is_verified_counted_and_stopped(node: Node, results: Results):
     client = node.client(variables)
     client.wait_ready()
     assert node.listed() == {client.pid}
-    held = {process.pid: process.memory_bytes for process in NvmlTelemetry().read()[0].processes}
-    results.add(client_mib=(held[client.pid] or 0) / 2**20, server_mib=(held[node.pids()[1]] or 0) / 2**20)
+    used = {process.pid: process.memory_bytes for process in NvmlTelemetry().read()[0].processes}
+    results.add(client_mib=(used[client.pid] or 0) / 2**20, server_mib=(used[node.pids()[1]] or 0) / 2**20)
     pids = node.pids()
     client.kill()
     Mps(node.run).release(1)
@@ -189,7 +190,7 @@ def test_mps_after_kill_9_of(victim: str, node: Node, results: Results):
     now = node.pids()
     for client in node.clients:
         client.kill()
-    Mps(node.run).stop_unused(())
+    stop_all(Mps(node.run))
     eventually("all gone", lambda: node.gone(daemon, server, *now), 5.0)
 
 

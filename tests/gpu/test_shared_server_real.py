@@ -1,4 +1,4 @@
-"""One MPS server for the jobs of two users on a real GPU: limits, faults, slots, and who may connect."""
+"""One MPS server for the jobs of two users on a real GPU: limits, faults, slots, and which users may connect."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from gpu.programs import Client, Results, eventually
 from gpu.test_guard_real import OTHER, USER, Node, without
+from mps_setup import admitted, stop_all
 
 from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps import Mps
-from slurm_plugin.mps.access import admitted
 from slurm_plugin.mps.daemon import LOG, Daemon
-from slurm_plugin.mps.node import CONTROL, MOST_CLIENTS
 from slurm_plugin.mps.quarantine import faults_of
+from slurm_plugin.mps.servers import CONTROL, MOST_CLIENTS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(os.geteuid() != 0, reason="starts daemons for other users")]
 
@@ -67,7 +67,7 @@ def node(gpu: GpuReading, run_folder: object) -> Iterator[Shared]:
     yield made
     for client in made.clients:
         client.kill()
-    Mps(made.run).stop_unused(())
+    stop_all(Mps(made.run))
 
 
 def failed(client: Client) -> str:
@@ -94,7 +94,7 @@ def test_two_users_run_on_one_server_each_within_its_limit(node: Shared, results
     assert one.beats_on() and two.beats_on()
 
 
-def test_the_guard_ends_who_drops_his_limit_up_to_a_neighbours(node: Shared, results: Results) -> None:
+def test_the_guard_ends_a_job_that_drops_its_limit_up_to_a_neighbours(node: Shared, results: Results) -> None:
     small, large = node.job(1, cap=SMALL), node.job(2, user=OTHER, cap=LARGE)
     neighbour = node.client(large, 512, user=OTHER)
     neighbour.wait_ready()

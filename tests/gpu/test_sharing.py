@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from gpu.programs import Results, Training
+from mps_setup import stop_all
 
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB
@@ -81,4 +82,4 @@ def test_sharing(gpu: GpuReading, run_folder: Path, results: Results):
         assert max(pauses) < 2.0
     finally:
         stop(trainings)
-        mps.stop_unused(())
+        stop_all(mps)

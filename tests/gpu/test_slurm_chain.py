@@ -63,9 +63,7 @@ def submit(jobs: Jobs, name: str, rad: str, options: str, user: str = "nobody") 
     script = jobs.folder / f"{name}.sh"
     script.write_text(HEAD.format(rad=rad, options=options))
     script.chmod(0o755)
-    submitted = jobs.submit(f"--job-name={name}", script.name, user=user)
-    assert submitted.job_id is not None, submitted.messages
-    return submitted.job_id
+    return jobs.accepted(f"--job-name={name}", script.name, user=user)
 
 
 def spans(jobs: Jobs, job_id: int) -> list[tuple[float, float, int]]:
@@ -90,8 +88,8 @@ def test_the_whole_way_round(cluster: Cluster, jobs: Jobs, gpu: GpuReading, resu
     everyone = [*shared, other, grows, whole]
 
     eventually("four at once", lambda: all(spans(jobs, job_id) for job_id in [*shared, other]), 90.0)
-    held = cluster.allocations(NODE)
-    eventually("grows is put back and runs again", lambda: len(spans(jobs, grows)) == 2, 180.0)
+    allocations = cluster.allocations(NODE)
+    eventually("grows is requeued and runs again", lambda: len(spans(jobs, grows)) == 2, 180.0)
     ended = {job_id: jobs.wait(job_id, timeout_s=180.0) for job_id in everyone}
     took_s = time.time() - started_s
 
@@ -111,7 +109,7 @@ def test_the_whole_way_round(cluster: Cluster, jobs: Jobs, gpu: GpuReading, resu
             for job_id in everyone
         },
         spans={job_id: spans(jobs, job_id) for job_id in everyone},
-        reserved_while_sharing=held,
+        reserved_while_sharing=allocations,
         prolog_log=logs["prolog"].splitlines(),
         epilog_log=logs["epilog"].splitlines(),
         hook_ms=hook_ms,

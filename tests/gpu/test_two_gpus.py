@@ -20,7 +20,7 @@ from gpu.real_cluster import NODE, shorten_window, start
 from lab.cluster import Cluster
 from lab.install import why_no_slurm
 from lab.jobs import Jobs
-from lab.watch import Run, Watcher
+from lab.watch import ObservedRun, Watcher
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.gpus.nvml import NvmlTelemetry
 from slurm_plugin.monitor.window import read_window
@@ -63,9 +63,7 @@ class Site:
         script = self.jobs.folder / f"{name}.sh"
         script.write_text(SCRIPT.format(lines=lines, command=command))
         script.chmod(0o755)
-        submitted = self.jobs.submit(f"--job-name={name}", script.name, user=user)
-        assert submitted.job_id is not None, submitted.messages
-        return submitted.job_id
+        return self.jobs.accepted(f"--job-name={name}", script.name, user=user)
 
     def hold(self, name: str, lines: str, mib: int, user: str = "nobody") -> int:
         """Submit a job that holds memory, does nothing with it and does not end."""
@@ -80,7 +78,7 @@ class Site:
 
         eventually(what, holds, timeout_s)
 
-    def runs(self, job_id: int) -> list[Run]:
+    def runs(self, job_id: int) -> list[ObservedRun]:
         return self._watcher.of(job_id)
 
     def output(self, job_id: int) -> str:
@@ -98,9 +96,9 @@ class Site:
         self.watch(f"job {job_id} holds memory", lambda: bool(self.runs(job_id)))
         reported = self.reported(job_id)
         seen = sorted(self.uuid_of[index] for _, index in self.runs(job_id)[-1].gpus)
-        held = next(row["gpus"] for row in self.cluster.allocations(NODE) if row["job_id"] == job_id)
-        assert sorted(reported) == seen == sorted(held)
-        assert f"RAD_GPUS={','.join(held)}\n" in self.output(job_id)
+        allocated = next(row["gpus"] for row in self.cluster.allocations(NODE) if row["job_id"] == job_id)
+        assert sorted(reported) == seen == sorted(allocated)
+        assert f"RAD_GPUS={','.join(allocated)}\n" in self.output(job_id)
         return reported
 
     def reason(self, job_id: int) -> str:

@@ -42,7 +42,7 @@ def test_window_and_records(gpu: GpuReading, run_folder: Path, results: Results)
                 unmanaged_mib=(seen[unmanaged.pid] or 0) / 2**20,
                 reading=str(window[0]),
             )
-            others = [held or 0 for pid, held in seen.items() if pid != unmanaged.pid]
+            others = [used or 0 for pid, used in seen.items() if pid != unmanaged.pid]
             assert usage.peak_bytes == max(*others, usage.peak_bytes or 0)
             assert (usage.energy_j or 0.0) > 0.0
             assert (usage.mean_smact or 0.0) > 0.1

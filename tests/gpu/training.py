@@ -36,7 +36,7 @@ def main() -> None:
     images = torch.randn(options.batch, 3, options.size, options.size, device="cuda")
     labels = torch.randint(0, 100, (options.batch,), device="cuda")
     loss_of = torch.nn.CrossEntropyLoss()
-    held = []
+    allocated = []
     end_s = time.time() + options.seconds
     with options.progress.open("w", buffering=1) as progress:
         for step in range(options.steps):
@@ -51,7 +51,7 @@ def main() -> None:
                 if time.time() > end_s:
                     break
             if step == 20 and options.grab_gib:
-                held.append(torch.empty(int(options.grab_gib * 2**30), dtype=torch.uint8, device="cuda"))
+                allocated.append(torch.empty(int(options.grab_gib * 2**30), dtype=torch.uint8, device="cuda"))
     torch.cuda.synchronize()
     print(f"done: {loss.item():.3f}, peak {torch.cuda.max_memory_reserved() >> 20} MiB reserved")
 

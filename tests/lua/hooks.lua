@@ -4,6 +4,9 @@
 local folder, settings_text, hidden = arg[1], arg[2], arg[3]
 package.path = folder .. "/?.lua;" .. package.path
 
+local has_errno, errno = pcall(require, "posix.errno") -- read as slurmctld does, whatever is hidden below
+has_errno = has_errno and errno.set_errno
+
 for name in hidden:gmatch("[^,]+") do
   local real = require
   function require(module, ...)
@@ -61,12 +64,16 @@ for line in io.lines() do
     fields.argv = { [0] = fields.argv0 }
   end
   local ok, rc
+  if has_errno then
+    errno.set_errno(0)
+  end
   if command.op == "submit" then
     ok, rc = pcall(rad.submit, job_desc(fields, command.refused), command.partitions or {}, command.uid)
   else
     ok, rc = pcall(rad.modify, job_desc(fields, command.refused), command.rec, {}, command.uid)
   end
+  local left = has_errno and select(2, errno.errno()) or nil
   fields.argv = nil
-  print(json.encode({ ok = ok, rc = rc, job = fields, said = said, logged = logged }))
+  print(json.encode({ ok = ok, rc = rc, job = fields, said = said, logged = logged, errno = left }))
   io.stdout:flush()
 end

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.timing import within
+
 HERE = Path(__file__).resolve().parent
 SHIMS = HERE.parents[1] / "slurm_plugin" / "lua"
 ANSWER_S = 20
@@ -29,6 +31,11 @@ class LuaProgram:
             stdout=subprocess.PIPE,
             env=None if env is None else {**os.environ, **env},
         )
+
+    @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self._process.pid
 
     def ask(self, line: bytes) -> bytes:
         """Send a line and return the answer."""
@@ -48,14 +55,14 @@ class LuaProgram:
 
     def close(self) -> None:
         """End the program."""
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=within(10))
 
 
 class FakeRadd:
-    """A socket whose answers a test chooses, and which remembers what it was asked."""
+    """A socket whose answers a test chooses, and which remembers what it received."""
 
     def __init__(self, path: Path, answer: Callable[[socket.socket, bytes], None]) -> None:
-        self.asked: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self._answer = answer
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
@@ -76,7 +83,7 @@ class FakeRadd:
                     if not chunk:
                         break
                     line += chunk
-                self.asked.append(json.loads(line.decode(errors="surrogateescape")))
+                self.received.append(json.loads(line.decode(errors="surrogateescape")))
                 try:
                     self._answer(connection, line)
                 except OSError:
@@ -86,7 +93,7 @@ class FakeRadd:
         """Stop listening."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(timeout=5)
+        self._thread.join(timeout=within(5))
 
 
 def replies(reply: dict[str, Any] | bytes) -> Callable[[socket.socket, bytes], None]:

@@ -39,11 +39,11 @@ class Steps:
         path.chmod(0o755)
 
     def queue(self, tasks: int, per_node: str = "N/A", per_task: str = "N/A") -> None:
-        """Let squeue say of the job what its fixed columns would, and note that it was asked."""
+        """Let squeue say of the job what its fixed columns would, and note that it was queried."""
         line = f"{tasks:<16}{per_node:<256}{per_task:<256}"
         self.program("squeue", f"#!/bin/sh\necho asked \"$@\" >>'{self._folder}/asked'\necho '{line}'\n")
 
-    def was_asked(self) -> bool:
+    def slurm_was_queried(self) -> bool:
         return (self._folder / "asked").exists()
 
     def options(self, env: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def steps(lua: str, tmp_path: Path) -> Steps:
 
 
 @pytest.mark.parametrize(
-    ("env", "asked", "becomes"),
+    ("env", "requested", "becomes"),
     [
         (WHOLE, {}, {}),
         (WHOLE, {"gres": "gpu:1"}, {"gres": "shard:39"}),
@@ -137,10 +137,10 @@ def steps(lua: str, tmp_path: Path) -> Steps:
     ],
 )
 def test_a_step_gets_its_jobs_shards_for_gpus(
-    steps: Steps, env: dict[str, str], asked: dict[str, str], becomes: dict[str, str]
+    steps: Steps, env: dict[str, str], requested: dict[str, str], becomes: dict[str, str]
 ) -> None:
-    assert steps.options(env, asked) == becomes
-    assert not steps.was_asked()
+    assert steps.options(env, requested) == becomes
+    assert not steps.slurm_was_queried()
 
 
 @pytest.mark.parametrize(
@@ -157,26 +157,26 @@ def test_a_step_gets_its_jobs_shards_for_gpus(
     ],
 )
 @pytest.mark.parametrize("where", [{}, {"SLURM_JOB_ID": "8", "RAD_JOB": "8"}, {"RAD_JOB": "6"}])
-def test_from_a_shell_next_to_the_job_slurm_is_asked(
+def test_from_a_shell_next_to_the_job_slurm_is_queried(
     steps: Steps, where: dict[str, str], queued: tuple[Any, ...], gres: str
 ) -> None:
     steps.queue(*queued)
     assert steps.options({"SLURM_JOB_ID": "7", **where}, {"gres": "gpu:1", "jobid": "7"})["gres"] == gres
-    assert steps.was_asked()
+    assert steps.slurm_was_queried()
 
 
 def test_a_task_that_slurm_shows_of_no_shards_costs_no_question(steps: Steps) -> None:
     steps.queue(1, "gres:shard:39")
     env = {"SLURM_JOB_ID": "7", "SLURM_TASK_PID": "100"}
     assert steps.options(env, {"gres": "gpu:1"}) == {"gres": "gpu:1"}
-    assert not steps.was_asked()
+    assert not steps.slurm_was_queried()
 
 
 def test_no_word_of_a_user_reaches_the_shell(steps: Steps, tmp_path: Path) -> None:
     steps.queue(1, "gres:shard:39")
     for job_id in ("7; touch x", "$(touch x)", "7 -u root", ""):
         steps.options({"SLURM_JOB_ID": job_id}, {"gres": "gpu:1"})
-    assert not steps.was_asked() and not (tmp_path / "x").exists()
+    assert not steps.slurm_was_queried() and not (tmp_path / "x").exists()
 
 
 def test_without_lua_posix_a_newer_slurm_refuses_what_cannot_be_taken_back(steps: Steps) -> None:

@@ -240,7 +240,7 @@ def trials(site: Site, before: dict[str, bytes]) -> Iterator[tuple[str, str]]:
         wait("radd listens", lambda: Path("/run/rad/radd.sock").exists(), daemons)
         _, doctor = rad("doctor")
         fails = [line for line in doctor.splitlines() if line.startswith("FAIL")]
-        end = time.monotonic() + 60  # 22.05 with a standby: radd asks again whether there are shards
+        end = time.monotonic() + 60  # 22.05 with a standby: radd checks again whether there are shards
         while "has just started" in (why := shared_job(site)) and time.monotonic() < end:
             time.sleep(1)
     yield "why", "; ".join([why, *fails])

@@ -1,1 +1,1 @@
-"""What runs inside a job of a replay: the client that its script starts, and the trainings."""
+"""Programs inside a job of a replay: the client that its script starts, and the trainings."""

@@ -1,4 +1,4 @@
-"""What a job's script starts: python -IS client.py JOB.json. Imports little, because its start counts in every job."""
+"""Client that a job's script starts: python -IS client.py JOB.json. Imports little: its start counts in every job."""
 
 import json
 import os

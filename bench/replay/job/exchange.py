@@ -1,4 +1,4 @@
-"""How the replicas of a training of several GPUs agree on one gradient after a step."""
+"""Average the gradients of a training's replicas on several GPUs after a step."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def buckets(gradients: Sequence[torch.Tensor]) -> Iterator[list[int]]:
     filled: dict[torch.dtype, tuple[list[int], int]] = {}
     for k in reversed(range(len(gradients))):
         which, before = filled.pop(gradients[k].dtype, ([], 0))
-        held = before + gradients[k].nbytes
-        if which and held > BUCKET_BYTES:
+        filled_bytes = before + gradients[k].nbytes
+        if which and filled_bytes > BUCKET_BYTES:
             yield which
-            which, held = [], gradients[k].nbytes
-        filled[gradients[k].dtype] = ([*which, k], held)
+            which, filled_bytes = [], gradients[k].nbytes
+        filled[gradients[k].dtype] = ([*which, k], filled_bytes)
     yield from (which for which, _ in filled.values())
 
 

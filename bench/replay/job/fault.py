@@ -1,4 +1,4 @@
-"""What a job at fault runs in the place of a training: it holds memory, computes, and writes to an impossible address.
+"""Faulty job in place of a training: holds memory, computes, and writes to an impossible address.
 
     python -IS fault.py JOB.json
 

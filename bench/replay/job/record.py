@@ -1,4 +1,4 @@
-"""What a training writes of itself, and the loader that paces it."""
+"""Record the steps of a training, and pace them as its loader would."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from slurm_plugin.monitor.gpus.simulated_gpus import GpuFullError
 from slurm_plugin.simulate.gpus.interference import Load, slowdowns
 
 LOOK_S = 0.5
-"""How often it looks who its neighbours are."""
+"""How often it looks for its neighbours."""
 
 
 class FaultError(Exception):
@@ -95,7 +95,7 @@ def _steps(
     while done < job["steps"]:
         neighbours = _neighbours(loads)
         factor = max(
-            slowdowns([own, *(other for held, other in neighbours if gpu in held)])[0]
+            slowdowns([own, *(other for used_gpus, other in neighbours if gpu in used_gpus)])[0]
             for gpu, own in zip(
                 devices, (load, *(replace(load, exchanges_per_s=0.0) for _ in devices[1:])), strict=True
             )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from gpu_campaign.training import Training
+from gpu_campaign.training import TrainingLoop
 
 from gpumemnet.learning.dataset.config import Configuration
 from replay.job.exchange import EXCHANGES, Replicas
@@ -42,7 +42,7 @@ def warm_up() -> None:
         try:
             config, _ = config_of(workload)
             with torch.device("meta"):
-                Training(Configuration.from_json(config), torch.device("meta")).prepare()
+                TrainingLoop(Configuration.from_json(config), torch.device("meta")).prepare()
         except Exception as exc:  # noqa: BLE001 - only a rehearsal
             print(f"{workload}: {exc}"[:300], flush=True)
 
@@ -68,7 +68,7 @@ def _train(job: dict[str, Any], record: Record) -> None:
     names = [f"cuda:{k}" for k in range(job["gpus"])] if torch.cuda.is_available() else ["cpu"]
     if len(names) > torch.cuda.device_count() and names != ["cpu"]:
         raise SystemExit(f"{job['gpus']} GPUs wanted, {torch.cuda.device_count()} seen")
-    parts = [Training(Configuration.from_json(job["config"]), torch.device(name)) for name in names]
+    parts = [TrainingLoop(Configuration.from_json(job["config"]), torch.device(name)) for name in names]
     for part in parts:
         part.prepare()
         part.load()
@@ -102,7 +102,7 @@ def _ended(events: list[Any], record: Record) -> None:
         record.ends.append(time.monotonic())
 
 
-def step_all(parts: list[Training], exchange: Callable[[Replicas], None]) -> None:
+def step_all(parts: list[TrainingLoop], exchange: Callable[[Replicas], None]) -> None:
     """Train one step on every GPU, then let the replicas agree on one gradient, as data-parallel training does."""
     if len(parts) == 1:
         parts[0].step()
@@ -122,4 +122,4 @@ def _memory() -> dict[str, Any]:
 
 os.environ.setdefault(
     "PYTORCH_NVML_BASED_CUDA_CHECK", "1"
-)  # asking for a GPU must not touch CUDA before a fork
+)  # looking for a GPU must not touch CUDA before a fork

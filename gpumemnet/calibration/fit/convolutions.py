@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gpumemnet.gpu_memory.cudnn.conv_workspace import Plan, workspace_by
+from gpumemnet.gpu_memory.cudnn.conv_workspace import ConvolutionPlan, workspace_by
 from gpumemnet.units import MIB
 
 FITTED = (
@@ -40,7 +40,7 @@ CLOSE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ConvolutionSample:
     """One pass of one convolution.
 
     Attributes:
@@ -48,7 +48,7 @@ class Sample:
         workspace_bytes: Its workspace.
     """
 
-    plan: Plan
+    plan: ConvolutionPlan
     workspace_bytes: int
 
 
@@ -69,7 +69,7 @@ class Fitted:
     decided: bool
 
 
-def explained(samples: Iterable[Sample], rule: Mapping[str, int]) -> int:
+def explained(samples: Iterable[ConvolutionSample], rule: Mapping[str, int]) -> int:
     """Count the calls whose workspace the rules explain.
 
     Args:
@@ -86,7 +86,7 @@ def explained(samples: Iterable[Sample], rule: Mapping[str, int]) -> int:
     )
 
 
-def fit(samples: Sequence[Sample], prior: Mapping[str, int]) -> dict[str, Fitted]:
+def fit(samples: Sequence[ConvolutionSample], prior: Mapping[str, int]) -> dict[str, Fitted]:
     """Fit the numbers one by one, until none changes.
 
     Args:
@@ -124,9 +124,11 @@ class _Recorded(dict[str, int]):
         return super().__getitem__(name)
 
 
-def _concerned(samples: Iterable[Sample], rule: Mapping[str, int]) -> dict[str, list[Sample]]:
+def _concerned(
+    samples: Iterable[ConvolutionSample], rule: Mapping[str, int]
+) -> dict[str, list[ConvolutionSample]]:
     """Return the calls that each number can affect: those whose workspace reads it, by its name."""
-    found: dict[str, list[Sample]] = {name: [] for name in FITTED}
+    found: dict[str, list[ConvolutionSample]] = {name: [] for name in FITTED}
     for sample in samples:
         recorded = _Recorded(rule)
         workspace_by(sample.plan, recorded)
@@ -135,7 +137,7 @@ def _concerned(samples: Iterable[Sample], rule: Mapping[str, int]) -> dict[str, 
     return found
 
 
-def _one(samples: Sequence[Sample], rule: Mapping[str, int], name: str, least: int) -> Fitted:
+def _one(samples: Sequence[ConvolutionSample], rule: Mapping[str, int], name: str, least: int) -> Fitted:
     """Try other values for a number on the calls that it affects; other calls are explained as before."""
     now = rule[name]
     tried = dict.fromkeys((now, *(max(1, round(now * factor)) for factor in FACTORS)), 0)

@@ -9,7 +9,7 @@ from typing import Any
 from gpumemnet.calibration.fit import convolutions, segments
 from gpumemnet.calibration.fit.parts import CONVOLUTIONS
 from gpumemnet.errors import SetupError
-from gpumemnet.gpu_memory.cudnn.conv_workspace import Plan
+from gpumemnet.gpu_memory.cudnn.conv_workspace import ConvolutionPlan
 from gpumemnet.gpu_memory.rules import numbers
 from gpumemnet.names import ConvPass
 from gpumemnet.units import MIB
@@ -79,7 +79,7 @@ def _cudnn(seen: Seen) -> Derived:
     }, notes
 
 
-def sample(values: Mapping[str, Any]) -> convolutions.Sample:
+def sample(values: Mapping[str, Any]) -> convolutions.ConvolutionSample:
     """Parse one pass of a convolution, as written by the measuring program.
 
     Args:
@@ -90,7 +90,7 @@ def sample(values: Mapping[str, Any]) -> convolutions.Sample:
         KeyError: One of them is missing.
         ValueError: The kind is unknown.
     """
-    plan = Plan(
+    plan = ConvolutionPlan(
         kind=ConvPass(values["kind"]),
         x=tuple(values["x"]),
         y=tuple(values["y"]),
@@ -99,7 +99,7 @@ def sample(values: Mapping[str, Any]) -> convolutions.Sample:
         item_bytes=values["item_bytes"],
         strided=values["strided"],
     )
-    return convolutions.Sample(plan, values["workspace_bytes"])
+    return convolutions.ConvolutionSample(plan, values["workspace_bytes"])
 
 
 def _mps(seen: Seen) -> Derived:

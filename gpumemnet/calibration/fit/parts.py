@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class MeasuredPart:
     """One measurement, in a separate process.
 
     Attributes:
@@ -24,65 +24,29 @@ class Part:
     measures: str
 
 
+def _part(name: str, program: str, takes_s: int, measures: str, *arguments: str) -> MeasuredPart:
+    return MeasuredPart(
+        name=name, program=program, arguments=arguments or (name,), takes_s=takes_s, measures=measures
+    )
+
+
 PARTS = (
-    Part(
-        name="device",
-        program="rules.py",
-        arguments=("device",),
-        takes_s=10,
-        measures="versions, memory, multiprocessors",
-    ),
-    Part(
-        name="conv",
-        program="base.py",
-        arguments=("conv",),
-        takes_s=15,
-        measures="base of a process with convolutions",
-    ),
-    Part(
-        name="dense",
-        program="base.py",
-        arguments=("dense",),
-        takes_s=15,
-        measures="base of other processes",
-    ),
-    Part(
-        name="convs_only",
-        program="base.py",
-        arguments=("convs_only",),
-        takes_s=15,
-        measures="how much lower the base is without cuBLAS",
-    ),
-    Part(
-        name="segments",
-        program="rules.py",
-        arguments=("segments",),
-        takes_s=10,
-        measures="the allocator's segments and thresholds",
-    ),
-    Part(
-        name="cublas",
-        program="rules.py",
-        arguments=("cublas",),
-        takes_s=10,
-        measures="workspaces of cuBLAS and cuBLASLt",
-    ),
+    _part("device", "rules.py", 10, "versions, memory, multiprocessors"),
+    _part("conv", "base.py", 15, "base of a process with convolutions"),
+    _part("dense", "base.py", 15, "base of other processes"),
+    _part("convs_only", "base.py", 15, "how much lower the base is without cuBLAS"),
+    _part("segments", "rules.py", 10, "the allocator's segments and thresholds"),
+    _part("cublas", "rules.py", 10, "workspaces of cuBLAS and cuBLASLt"),
     *(
-        Part(
-            name=f"convolutions-{seed}",
-            program="convolutions.py",
-            arguments=(str(seed), "near") if seed % 2 else (str(seed),),
-            takes_s=30,
-            measures="cuDNN's workspaces, by 260 drawn convolutions",
+        _part(
+            f"convolutions-{seed}",
+            "convolutions.py",
+            30,
+            "cuDNN's workspaces, by 260 drawn convolutions",
+            *((str(seed), "near") if seed % 2 else (str(seed),)),
         )
         for seed in range(4)
     ),
-    Part(
-        name="mps",
-        program="rules.py",
-        arguments=("mps",),
-        takes_s=20,
-        measures="memory of an MPS server and of a client's context",
-    ),
+    _part("mps", "rules.py", 20, "memory of an MPS server and of a client's context"),
 )
 CONVOLUTIONS = tuple(part.name for part in PARTS if part.program == "convolutions.py")

@@ -9,7 +9,7 @@ object:
     {"base_bytes": ..., "gpu": "NVIDIA H200", "torch": "2.11.0+cu130"}
 
 The base is what nvidia-smi shows for the process less what PyTorch's allocator reserves, as for the measured rows
-(learning/dataset/runner.py).
+(learning/dataset/running/runner.py).
 """
 
 from __future__ import annotations

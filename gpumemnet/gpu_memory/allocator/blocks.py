@@ -24,11 +24,6 @@ def size_of(block: Block) -> int:
     return block >> ADDRESS_BITS << UNIT_BITS
 
 
-def address_of(block: Block) -> int:
-    """Return a block's invented address in bytes."""
-    return (block & ADDRESS_MASK) << UNIT_BITS
-
-
 def joined(blocks: Iterable[Block | None]) -> Iterator[Block]:
     """Yield blocks by address, adjacent ones as one."""
     by_address = sorted(

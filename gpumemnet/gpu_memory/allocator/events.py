@@ -9,33 +9,34 @@ from gpumemnet.gpu_memory.allocator.blocks import Block
 from gpumemnet.gpu_memory.allocator.caching import CachingAllocator
 from gpumemnet.records import frozen
 
-Event = tuple[int, Optional[int]]
+AllocatorCall = tuple[int, Optional[int]]
 """One call: (key, bytes) allocates, (key, None) frees the allocation of that key."""
 
 
 @frozen
-class Peaks:
+class AllocatorPeaks:
     """Peaks of a sequence of calls.
 
     Attributes:
         allocated_bytes: The highest sum of blocks in use.
         reserved_bytes: The highest sum of segments.
         allocated_peak_event: Index of the event at which `allocated_bytes` was first reached.
-        reserved_peak_event: Index of the event at which `reserved_bytes` was first reached.
     """
 
     allocated_bytes: int
     reserved_bytes: int
     allocated_peak_event: int
-    reserved_peak_event: int
 
 
 _ONE_POOL: Mapping[int, int] = {}
 
 
 def replay(
-    events: Iterable[Event], *, pool_of: Mapping[int, int] = _ONE_POOL, expandable_segments: bool = False
-) -> Peaks:
+    events: Iterable[AllocatorCall],
+    *,
+    pool_of: Mapping[int, int] = _ONE_POOL,
+    expandable_segments: bool = False,
+) -> AllocatorPeaks:
     """Run a sequence of calls through the allocator.
 
     Args:
@@ -47,7 +48,7 @@ def replay(
     """
     pools: dict[int, CachingAllocator] = {}
     live: dict[int, Block] = {}
-    allocated = reserved = allocated_event = reserved_event = 0
+    allocated = reserved = allocated_event = 0
     for index, (key, n_bytes) in enumerate(events):
         pool = pool_of.get(key, 0)
         allocator = pools.get(pool)
@@ -61,14 +62,11 @@ def replay(
             continue
         live[key] = block
         in_use = sum(each.allocated_bytes for each in pools.values())
-        total = sum(each.reserved_bytes for each in pools.values())
         if in_use > allocated:
             allocated, allocated_event = in_use, index
-        if total > reserved:
-            reserved, reserved_event = total, index
-    return Peaks(
+        reserved = max(reserved, sum(each.reserved_bytes for each in pools.values()))
+    return AllocatorPeaks(
         allocated_bytes=allocated,
         reserved_bytes=reserved,
         allocated_peak_event=allocated_event,
-        reserved_peak_event=reserved_event,
     )

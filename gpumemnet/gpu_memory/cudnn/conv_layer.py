@@ -61,7 +61,7 @@ def memory(
     strided = math.prod(x[2:]) >= 2 * math.prod(y[2:])
     forward, data, weight = (
         conv_workspace.workspace_bytes(
-            conv_workspace.Plan(
+            conv_workspace.ConvolutionPlan(
                 kind=kind, x=x, y=y, area=area, groups=groups, item_bytes=item_bytes, strided=strided
             )
         )

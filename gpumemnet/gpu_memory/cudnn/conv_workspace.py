@@ -20,7 +20,7 @@ from gpumemnet.names import ConvPass
 INT32_MAX = (1 << 31) - 1
 
 
-class Plan(NamedTuple):
+class ConvolutionPlan(NamedTuple):
     """A convolution as cuDNN sees it; a transposed one is seen as the convolution whose gradient it is.
 
     Attributes:
@@ -43,11 +43,8 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def workspace_bytes(plan: Plan) -> int:
+def workspace_bytes(plan: ConvolutionPlan) -> int:
     """Return the workspace of one call for tensors in PyTorch's default order.
-
-    Args:
-        plan: The call.
 
     Returns:
         Bytes, by the table of rules.
@@ -55,7 +52,7 @@ def workspace_bytes(plan: Plan) -> int:
     return workspace_by(plan, numbers.of("cudnn"))
 
 
-def workspace_by(plan: Plan, rule: Mapping[str, int]) -> int:
+def workspace_by(plan: ConvolutionPlan, rule: Mapping[str, int]) -> int:
     """Return the workspace by other numbers, for a fit.
 
     Args:
@@ -102,7 +99,7 @@ def depthwise_parts(x: tuple[int, ...], w: tuple[int, ...], item_bytes: int) -> 
     return parts if item_bytes == 2 else parts + rule["depthwise_inputs"] * math.prod(x) * item_bytes
 
 
-def _copies(plan: Plan, rule: Mapping[str, int]) -> tuple[int, int, int]:
+def _copies(plan: ConvolutionPlan, rule: Mapping[str, int]) -> tuple[int, int, int]:
     """Return the bytes of input, output and weight with the channels padded."""
     ins, outs = plan.x[1], plan.y[1]
     unit = max(1, rule["channel_bytes"] // plan.item_bytes)
@@ -113,7 +110,7 @@ def _copies(plan: Plan, rule: Mapping[str, int]) -> tuple[int, int, int]:
     return sizes[0] * plan.item_bytes, sizes[1] * plan.item_bytes, sizes[2] * plan.item_bytes
 
 
-def _grouped(plan: Plan) -> tuple[int, int, int]:
+def _grouped(plan: ConvolutionPlan) -> tuple[int, int, int]:
     """Return the same bytes for groups; uneven ones are padded to a power of two."""
     ins, outs = plan.x[1] // plan.groups, plan.y[1] // plan.groups
     n_x, n_y = math.prod(plan.x) * plan.item_bytes, math.prod(plan.y) * plan.item_bytes
@@ -123,7 +120,7 @@ def _grouped(plan: Plan) -> tuple[int, int, int]:
     return n_x, n_y, plan.groups * ins * outs * plan.area * plan.item_bytes
 
 
-def _one_by_one(plan: Plan, rule: Mapping[str, int]) -> int:
+def _one_by_one(plan: ConvolutionPlan, rule: Mapping[str, int]) -> int:
     """Return the workspace of 1x1 kernels: matrix products, which need copies only for strides or alignment."""
     if plan.strided:
         return 0 if _strided_in_place(plan, rule) else _copied(plan, rule) + _partial_sums(plan, rule)
@@ -149,7 +146,7 @@ def _one_by_one(plan: Plan, rule: Mapping[str, int]) -> int:
     return _copied(plan, rule) if copies else 0
 
 
-def _strided_in_place(plan: Plan, rule: Mapping[str, int]) -> bool:
+def _strided_in_place(plan: ConvolutionPlan, rule: Mapping[str, int]) -> bool:
     ins, outs, fp32 = plan.x[1], plan.y[1], plan.item_bytes > 2
     if plan.kind == ConvPass.FORWARD:
         return ins <= rule["strided_forward_channels"]
@@ -158,12 +155,12 @@ def _strided_in_place(plan: Plan, rule: Mapping[str, int]) -> bool:
     return fp32 and ins <= rule["strided_weight_channels"]
 
 
-def _copied(plan: Plan, rule: Mapping[str, int]) -> int:
+def _copied(plan: ConvolutionPlan, rule: Mapping[str, int]) -> int:
     x, y, _ = _copies(plan, rule)
     return x + y
 
 
-def _partial_sums(plan: Plan, rule: Mapping[str, int]) -> int:
+def _partial_sums(plan: ConvolutionPlan, rule: Mapping[str, int]) -> int:
     """Return the bytes of partial sums: one per multiprocessor for a weight gradient of few tiles, else none."""
     if plan.kind != ConvPass.WEIGHT:
         return 0

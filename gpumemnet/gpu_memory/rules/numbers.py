@@ -99,9 +99,6 @@ def read_table(path: Path) -> tuple[Rule, ...]:
 def read_site_table(path: Path) -> tuple[Rule, ...]:
     """Read a site's table, which may only contain rules that RAD has.
 
-    Args:
-        path: The file.
-
     Returns:
         Its rows; none if there is no such file.
 

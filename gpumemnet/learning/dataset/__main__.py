@@ -31,10 +31,8 @@ def main() -> None:
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="JSON lines, appended to.")
 @click.option("--done", type=click.Path(path_type=Path), multiple=True, help="Records not to be made again.")
 @click.option("--alone", is_flag=True, help="One at a time, with the activity counters.")
-@click.option("--fresh", is_flag=True, help="A new process for each.")
 @click.option("--heldout", is_flag=True, help="The held-out real models instead, with their summary texts.")
 @click.option("--real", default=0, help="The real models to train on instead, each so many times.")
-@click.option("--build-on-cpu", is_flag=True, help="Build every model on the CPU and move it.")
 def measure(
     seed: int,
     first: int,
@@ -45,10 +43,8 @@ def measure(
     out: Path,
     done: tuple[Path, ...],
     alone: bool,
-    fresh: bool,
     heldout: bool,
     real: int,
-    build_on_cpu: bool,
 ) -> None:
     """Train configurations on GPU 0 and append one record each to OUT; started again, it goes on."""
     stop_at_s = time.monotonic() + limit_s
@@ -59,7 +55,7 @@ def measure(
     from gpumemnet.learning.dataset.config import Configuration
     from gpumemnet.learning.dataset.generate import generate
     from gpumemnet.learning.dataset.real_draw import heldout_configurations, trained_configurations
-    from gpumemnet.learning.dataset.running.child import Job
+    from gpumemnet.learning.dataset.running.child import MeasurementJob
     from gpumemnet.learning.dataset.running.nvml import Device
     from gpumemnet.learning.dataset.running.runner import Runner
     from gpumemnet.learning.dataset.running.warm import warm_up
@@ -71,7 +67,7 @@ def measure(
     if left_out:
         click.echo(f"not loaded before the fork, children take longer: {', '.join(left_out)}")
 
-    def jobs() -> Iterator[Job]:
+    def jobs() -> Iterator[MeasurementJob]:
         configs: Iterable[Configuration]
         if heldout:
             configs = heldout_configurations()
@@ -81,13 +77,13 @@ def measure(
             configs = (generate(seed, first + i, variant) for i in range(count))
         for config in configs:
             if (config.seed, config.index, config.variant) not in known:
-                yield Job(
+                yield MeasurementJob(
                     config=config,
                     alone=alone,
-                    fresh=fresh or alone,
+                    fresh=alone,
                     busy_s=0.5 if alone else 0.0,
                     texts=heldout,
-                    build_on_cpu=True if build_on_cpu or heldout or real else None,
+                    build_on_cpu=True if heldout or real else None,
                 )
 
     store = appender(out)

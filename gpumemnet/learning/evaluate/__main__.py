@@ -9,7 +9,7 @@ import click
 
 from gpumemnet.errors import GpuMemNetError
 from gpumemnet.learning.dataset.store import HELDOUT_ROWS
-from gpumemnet.learning.train.rows import file_hash
+from gpumemnet.learning.train.rows import file_hash, load_rows
 
 _DATA = click.option(
     "--data",
@@ -34,10 +34,10 @@ def main() -> None:
 @click.option("--others/--no-others", default=True, help="Run the other estimators too (minutes).")
 def heldout(rows: Path, plots: Path | None, others: bool) -> None:
     """Score on real models that no row was made from (H200)."""
-    from gpumemnet.learning.evaluate.heldout import MAIN_FORMAT, all_answers, held_out
+    from gpumemnet.learning.evaluate.heldout import MAIN_FORMAT, all_answers
     from gpumemnet.learning.evaluate.heldout_tables import bookings, by_source, table
 
-    found = all_answers(held_out(rows), rows, others=others)
+    found = all_answers(load_rows(rows), rows, others=others)
     main_answers = next(answers for answers in found if answers.estimator == f"rad, {MAIN_FORMAT}")
     tables = (table(found), bookings(found), by_source(main_answers))
     click.echo("\n\n".join((f"{rows.name}: sha256 {file_hash(rows)}", *tables)))

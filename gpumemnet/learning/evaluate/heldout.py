@@ -13,7 +13,7 @@ from gpumemnet.estimators.registry import ESTIMATORS
 from gpumemnet.learning.dataset.config import Configuration
 from gpumemnet.learning.dataset.store import read_records
 from gpumemnet.learning.evaluate.scores import Scores, score
-from gpumemnet.learning.train.rows import GPU, INPUT_GIVEN, Row, load_rows
+from gpumemnet.learning.train.rows import GPU, INPUT_GIVEN, TrainingRow
 from gpumemnet.names import SOURCES, Precision
 from gpumemnet.summaries.texts.formats.detect import parse_text
 from gpumemnet.units import MIB
@@ -37,7 +37,7 @@ class Answers:
     """
 
     estimator: str
-    rows: list[Row]
+    rows: list[TrainingRow]
     estimate_mib: list[float]
     upper_mib: list[float]
     answers: list[Estimate] = field(default_factory=list)
@@ -48,12 +48,7 @@ class Answers:
         return score([row.peak_mib for row in self.rows], self.estimate_mib, upper)
 
 
-def held_out(path: Path) -> list[Row]:
-    """Read the held-out runs; they are never used for training or tuning."""
-    return load_rows(path)
-
-
-def all_answers(rows: list[Row], path: Path, *, others: bool = True) -> list[Answers]:
+def all_answers(rows: list[TrainingRow], path: Path, *, others: bool = True) -> list[Answers]:
     """Run every estimator.
 
     Args:
@@ -87,7 +82,7 @@ def all_answers(rows: list[Row], path: Path, *, others: bool = True) -> list[Ans
     return [answers for answers in found if answers.rows]
 
 
-def ask(name: str, rows: list[Row], estimator: Callable[..., Estimate], note: str = "") -> Answers:
+def ask(name: str, rows: list[TrainingRow], estimator: Callable[..., Estimate], note: str = "") -> Answers:
     """Run one estimator on every row; return no rows if its weights are missing.
 
     Args:
@@ -109,7 +104,7 @@ def ask(name: str, rows: list[Row], estimator: Callable[..., Estimate], note: st
     )
 
 
-def ask_layers(rows: list[Row]) -> Answers:
+def ask_layers(rows: list[TrainingRow]) -> Answers:
     """Run the Transformer classifier, which reads the layers."""
     try:
         answers = [

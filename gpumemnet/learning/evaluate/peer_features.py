@@ -8,7 +8,7 @@ import numpy as np
 
 from gpumemnet.learning.evaluate.gpu import GPU_BYTES
 from gpumemnet.learning.evaluate.peer_data import ACTIVATIONS, PeerRun
-from gpumemnet.learning.evaluate.peer_graph import Node, graph
+from gpumemnet.learning.evaluate.peer_graph import Operation, graph
 from gpumemnet.learning.evaluate.peer_step import SAMPLES_PER_EPOCH, StepPeaks, replay_steps
 from gpumemnet.learning.evaluate.peer_workspaces import FLOAT_BYTES, HYPOTHESES
 from gpumemnet.learning.train.arrays import Floats
@@ -100,14 +100,14 @@ def _model_terms(run: PeerRun) -> dict[str, float]:
     return features
 
 
-def _on_gpu(name: str, run: PeerRun, nodes: list[Node], free: StepPeaks) -> dict[str, float]:
+def _on_gpu(name: str, run: PeerRun, nodes: list[Operation], free: StepPeaks) -> dict[str, float]:
     """Replay again with limited GPU memory, if the limit is near."""
     if free.reserved_mib * MIB > 0.9 * GPU_BYTES:
         free = replay_steps(nodes, run.batch_size, HYPOTHESES[name], gpu_bytes=GPU_BYTES)
     return {f"gpu_{name}": free.reserved_mib, f"full_{name}": free.full, f"retries_{name}": free.retries}
 
 
-def _conv_shapes(run: PeerRun, nodes: list[Node]) -> dict[str, float]:
+def _conv_shapes(run: PeerRun, nodes: list[Operation]) -> dict[str, float]:
     convs = [(node, nodes[node.inputs[0]]) for node in nodes if node.kind == "conv"]
     widest, source = max(convs, key=lambda pair: pair[0].elements + pair[1].elements)
     work = max(

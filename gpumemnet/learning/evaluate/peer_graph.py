@@ -19,7 +19,7 @@ _TAIL = ("pool", "linear", "softmax", "Softmax", "Sigmoid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Operation:
     """One operation.
 
     Attributes:
@@ -44,7 +44,7 @@ class Node:
         return self.channels * self.area
 
 
-def graph(run: PeerRun) -> list[Node]:
+def graph(run: PeerRun) -> list[Operation]:
     """Rebuild the graph of a run; node 0 is the input batch."""
     builder = _Builder(run)
     groups, tail = _groups(run.layers)
@@ -77,9 +77,9 @@ def _groups(layers: tuple[PeerLayer, ...]) -> tuple[list[list[PeerLayer]], list[
 
 class _Builder:
     def __init__(self, run: PeerRun) -> None:
-        self.nodes = [Node(kind="input", inputs=(), channels=run.channels, area=run.image_size**2)]
+        self.nodes = [Operation(kind="input", inputs=(), channels=run.channels, area=run.image_size**2)]
 
-    def add(self, node: Node) -> int:
+    def add(self, node: Operation) -> int:
         self.nodes.append(node)
         return len(self.nodes) - 1
 
@@ -88,14 +88,14 @@ class _Builder:
             start = self.add(self._node(layer, start))
         return start
 
-    def _node(self, layer: PeerLayer, source: int) -> Node:
+    def _node(self, layer: PeerLayer, source: int) -> Operation:
         before = self.nodes[source]
         if layer.kind == "conv":
             for kernel in (3, 1):
                 channels, rest = divmod(layer.params, kernel * kernel * before.channels + 1)
                 area, odd = divmod(layer.activations, max(channels, 1))
                 if not rest and not odd and channels and math.isqrt(area) ** 2 == area:
-                    return Node(
+                    return Operation(
                         kind="conv",
                         inputs=(source,),
                         channels=channels,
@@ -105,7 +105,7 @@ class _Builder:
                     )
             raise ValueError(f"no shape fits {layer} after {before}")
         flat = layer.kind in _TAIL or before.area == 1
-        return Node(
+        return Operation(
             kind=layer.kind,
             inputs=(source,),
             channels=layer.activations if flat else before.channels,
@@ -139,7 +139,7 @@ class _Builder:
                 following = groups[index + 1][0].activations // GROWTH if index + 1 < len(groups) else 0
                 if following and following != self.nodes[end].area:
                     channels = self.nodes[end].channels
-                    end = self.add(Node(kind="pool", inputs=(end,), channels=channels, area=following))
+                    end = self.add(Operation(kind="pool", inputs=(end,), channels=channels, area=following))
                 features = [end]
                 continue
             if full:
@@ -153,4 +153,4 @@ class _Builder:
     def _join(self, kind: str, inputs: tuple[int, ...]) -> int:
         first = self.nodes[inputs[0]]
         channels = sum(self.nodes[number].channels for number in inputs) if kind == "cat" else first.channels
-        return self.add(Node(kind=kind, inputs=inputs, channels=channels, area=first.area))
+        return self.add(Operation(kind=kind, inputs=inputs, channels=channels, area=first.area))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from gpumemnet.gpu_memory.allocator.blocks import Block
 from gpumemnet.learning.evaluate.gpu import GpuAllocator, GpuFull
-from gpumemnet.learning.evaluate.peer_graph import Node
+from gpumemnet.learning.evaluate.peer_graph import Operation
 from gpumemnet.learning.evaluate.peer_workspaces import FLOAT_BYTES, Workspace
 from gpumemnet.units import KIB, MIB
 
@@ -51,7 +51,7 @@ class StepPeaks:
 
 
 def replay_steps(
-    nodes: list[Node], batch_size: int, workspace: Workspace, *, gpu_bytes: int | None = None
+    nodes: list[Operation], batch_size: int, workspace: Workspace, *, gpu_bytes: int | None = None
 ) -> StepPeaks:
     """Replay the generator's script: a summary's forward pass, full batches, and the last one.
 
@@ -69,7 +69,7 @@ def replay_steps(
     batches = [batch_size, batch_size, *([last] if last else []), batch_size]
     full = False
     try:
-        _train(_Step(nodes, allocator, workspace), batches)
+        _train(_PeerStep(nodes, allocator, workspace), batches)
     except GpuFull:
         full = True
     return StepPeaks(
@@ -80,7 +80,7 @@ def replay_steps(
     )
 
 
-def _train(step: _Step, batches: list[int]) -> None:
+def _train(step: _PeerStep, batches: list[int]) -> None:
     allocator = step.allocator
     weights = [n_bytes for node in step.nodes for n_bytes in weight_bytes(node)]
     for n_bytes in weights:
@@ -97,17 +97,17 @@ def _train(step: _Step, batches: list[int]) -> None:
             allocator.free(block)
 
 
-def weight_bytes(node: Node) -> list[int]:
+def weight_bytes(node: Operation) -> list[int]:
     """Return the bytes of each parameter of a node: a weight, and a bias of one number per channel."""
     if node.params <= node.channels:
         return [FLOAT_BYTES * node.params] if node.params else []
     return [FLOAT_BYTES * (node.params - node.channels), FLOAT_BYTES * node.channels]
 
 
-class _Step:
+class _PeerStep:
     """Forward and backward over one graph."""
 
-    def __init__(self, nodes: list[Node], allocator: GpuAllocator, workspace: Workspace) -> None:
+    def __init__(self, nodes: list[Operation], allocator: GpuAllocator, workspace: Workspace) -> None:
         self.nodes, self.allocator, self.workspace = nodes, allocator, workspace
         self.weight_gradients: list[Block | None] = []
         self.cublas: Block | None = None
@@ -132,7 +132,7 @@ class _Step:
     def _tensor(self, number: int) -> Block | None:
         return self.allocator.malloc(FLOAT_BYTES * self.batch * self.nodes[number].elements)
 
-    def _scratch(self, conv: Node, source: Node, phase: str) -> None:
+    def _scratch(self, conv: Operation, source: Operation, phase: str) -> None:
         n_bytes = self.workspace(conv, source, self.batch, phase)
         try:
             self.allocator.free(self.allocator.malloc(n_bytes))
@@ -163,7 +163,7 @@ class _Step:
                 if not readers[number] and number:
                     self._release(number)
 
-    def _keep(self, index: int, node: Node) -> None:
+    def _keep(self, index: int, node: Operation) -> None:
         """Keep what the backward pass of a node reads."""
         if node.kind in _KEEP_INPUT:
             self.kept[index] = (node.inputs[0],)

@@ -11,85 +11,50 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from gpumemnet.learning.evaluate.peer_graph import Node
+from gpumemnet.learning.evaluate.peer_graph import Operation
 
 FLOAT_BYTES = 4
 WINOGRAD_FEW_CHANNELS = 256
 """Up to this number, measured weight gradients look like Winograd, above it like channels-last copies."""
 
-Workspace = Callable[[Node, Node, int, str], int]
+Workspace = Callable[[Operation, Operation, int, str], int]
 """(convolution, its input, batch, "forward" | "input" | "weight") -> workspace bytes."""
 
 
-def no_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return 0: convolutions without workspace.
-
-    Args:
-        conv: The convolution.
-        source: The layer that it reads.
-        batch: Samples.
-        phase: "forward", "input" or "weight": which of its passes.
-    """
+def _none(conv: Operation, source: Operation, batch: int, phase: str) -> int:
+    """Return 0: convolutions without workspace."""
     return 0
 
 
-def copies_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return the bytes of channels-last copies of input, output and weights.
-
-    Args:
-        conv: The convolution.
-        source: The layer that it reads.
-        batch: Samples.
-        phase: "forward", "input" or "weight": which of its passes.
-    """
+def _copies(conv: Operation, source: Operation, batch: int, phase: str) -> int:
+    """Return the bytes of channels-last copies of input, output and weights."""
     return FLOAT_BYTES * (batch * (source.elements + conv.elements) + conv.params)
 
 
-def winograd_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return the bytes of all transformed 4x4 tiles of input and output, and of the weights.
-
-    Args:
-        conv: The convolution.
-        source: The layer that it reads.
-        batch: Samples.
-        phase: "forward", "input" or "weight": which of its passes.
-    """
+def _winograd(conv: Operation, source: Operation, batch: int, phase: str) -> int:
+    """Return the bytes of all transformed 4x4 tiles of input and output, and of the weights."""
     if conv.kernel != 3:
         return 0
     tiles = batch * math.ceil(math.sqrt(conv.area) / 4) ** 2
     return FLOAT_BYTES * 36 * (tiles * (source.channels + conv.channels) + source.channels * conv.channels)
 
 
-def winograd_weight_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return `winograd_workspace` only for the weight gradient.
-
-    Args:
-        conv: The convolution.
-        source: The layer that it reads.
-        batch: Samples.
-        phase: "forward", "input" or "weight": which of its passes.
-    """
-    return winograd_workspace(conv, source, batch, phase) if phase == "weight" else 0
+def _winograd_weight(conv: Operation, source: Operation, batch: int, phase: str) -> int:
+    """Return `_winograd` only for the weight gradient."""
+    return _winograd(conv, source, batch, phase) if phase == "weight" else 0
 
 
-def mixed_workspace(conv: Node, source: Node, batch: int, phase: str) -> int:
-    """Return Winograd's workspace for the weight gradient of narrow layers, channels-last copies otherwise.
-
-    Args:
-        conv: The convolution.
-        source: The layer that it reads.
-        batch: Samples.
-        phase: "forward", "input" or "weight": which of its passes.
-    """
+def _mixed(conv: Operation, source: Operation, batch: int, phase: str) -> int:
+    """Return Winograd's workspace for the weight gradient of narrow layers, channels-last copies otherwise."""
     if phase == "weight" and conv.channels <= WINOGRAD_FEW_CHANNELS:
-        return winograd_workspace(conv, source, batch, phase)
-    return copies_workspace(conv, source, batch, phase)
+        return _winograd(conv, source, batch, phase)
+    return _copies(conv, source, batch, phase)
 
 
 HYPOTHESES: dict[str, Workspace] = {
-    "none": no_workspace,
-    "copies": copies_workspace,
-    "winograd": winograd_workspace,
-    "winograd_weight": winograd_weight_workspace,
-    "mixed": mixed_workspace,
+    "none": _none,
+    "copies": _copies,
+    "winograd": _winograd,
+    "winograd_weight": _winograd_weight,
+    "mixed": _mixed,
 }

@@ -9,12 +9,12 @@ import click
 import numpy as np
 
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.estimators import conformal, tree_model
+from gpumemnet.estimators import conformal
 from gpumemnet.estimators.tree_model import WEIGHTS
 from gpumemnet.learning.dataset.store import TRACED_ROWS, TRAINING_ROWS
 from gpumemnet.learning.train import boosted, correction
 from gpumemnet.learning.train.export import trees_of, write
-from gpumemnet.learning.train.rows import GPU, Row, file_hash, load_rows, matrix, traced_rows
+from gpumemnet.learning.train.rows import GPU, TrainingRow, file_hash, load_rows, matrix, traced_rows
 
 PROGRESS = (0.8, 0.9, 0.95, 0.99)
 """Quantiles whose misses are printed, with booked over actual."""
@@ -43,67 +43,28 @@ CLASSIFIERS_READ = "torchinfo"
 @click.option(
     "--out", default=WEIGHTS, show_default=True, type=click.Path(path_type=Path), help="Weights folder."
 )
-@click.option("--trees/--no-trees", default=True, help="Train RAD's estimator and plain boosting.")
 @click.option("--networks/--no-networks", default=True, help="Train the thesis' two networks (many minutes).")
-@click.option("--stored", is_flag=True, help="Only use the runs that --texts has texts of.")
-@click.option(
-    "--calibrate", is_flag=True, help="Only find new quantiles, on the runs that --texts has texts of."
-)
-def main(
-    data: Path,
-    traced: Path,
-    texts: Path,
-    out: Path,
-    trees: bool,
-    networks: bool,
-    stored: bool,
-    calibrate: bool,
-) -> None:
+def main(data: Path, traced: Path, texts: Path, out: Path, networks: bool) -> None:
     """Train on measured rows; seeds are fixed, so the same rows give the same weights."""
     digest = file_hash(data)
     texts.parent.mkdir(parents=True, exist_ok=True)
-    rows = load_rows(data, texts, stored_only=stored or calibrate, default_depth=True)
+    rows = load_rows(data, texts, default_depth=True)
     click.echo(f"{data.name}: sha256 {digest}, {len({row.run for row in rows})} runs, {len(rows)} texts")
     families = traced_rows(traced, first_run=max((row.run for row in rows), default=-1) + 1)
     click.echo(f"{traced.name}: sha256 {file_hash(traced)}, {len(families)} texts")
-    measured, rows = rows, [*rows, *families]
-    if calibrate:
-        _calibrate(rows, out)
-        return
-    if trees:
-        _train_trees(rows, len(measured), digest, out)
+    _train_trees([*rows, *families], len(rows), digest, out)
     if networks:
-        _train_classifiers([row for row in measured if row.text_format == CLASSIFIERS_READ], digest, out)
+        _train_classifiers([row for row in rows if row.text_format == CLASSIFIERS_READ], digest, out)
 
 
-def _calibrate(rows: list[Row], out: Path) -> None:
-    """Keep the existing correction; calibrate its quantiles with corrections that are fitted fold by fold."""
-    samples = correction.samples(rows, matrix(rows), GPU)
-    learned = correction.learn(samples)
-    known = tree_model.load("rad")
-    write(
-        out / "rad.json.z",
-        data_sha256=known.data_sha256,
-        constants=_constants(),
-        trees={"correction": known.trees["correction"]},
-        quantiles=learned.quantiles,
-        calibrated_on={"runs": len({row.run for row in rows}), "texts": len(rows)},
-    )
-    _print(samples, learned)
-
-
-def _constants() -> dict[str, float]:
-    return {"smooth_mib": correction.SMOOTH_MIB, **correction.SHARES}
-
-
-def _train_trees(rows: list[Row], measured: int, digest: str, out: Path) -> None:
+def _train_trees(rows: list[TrainingRow], measured: int, digest: str, out: Path) -> None:
     """Train on rows, the first of which are measured; plain boosting uses only those."""
     samples = correction.samples(rows, matrix(rows), GPU)
     learned = correction.learn(samples)
     write(
         out / "rad.json.z",
         data_sha256=digest,
-        constants=_constants(),
+        constants={"smooth_mib": correction.SMOOTH_MIB, **correction.SHARES},
         trees={"correction": trees_of(learned.correction)},
         quantiles=learned.quantiles,
         calibrated_on={"runs": len({row.run for row in rows}), "texts": len(rows)},
@@ -114,7 +75,7 @@ def _train_trees(rows: list[Row], measured: int, digest: str, out: Path) -> None
     click.echo(f"boosted: bound {np.exp(width):.2f} times the estimate")
 
 
-def _print(samples: correction.Samples, learned: correction.Correction) -> None:
+def _print(samples: correction.RowArrays, learned: correction.Correction) -> None:
     """Print the errors of each kind of text on held-out groups, and how often quantiles are exceeded."""
     best = correction.estimates(samples, learned.held_out)
     error = np.abs(best - samples.peak_mib) / samples.peak_mib
@@ -140,7 +101,7 @@ def _print(samples: correction.Samples, learned: correction.Correction) -> None:
             click.echo(f"{kind}, {name}, {mask.sum()} texts: {', '.join(lines)}")
 
 
-def _train_classifiers(rows: list[Row], digest: str, out: Path) -> None:
+def _train_classifiers(rows: list[TrainingRow], digest: str, out: Path) -> None:
     from gpumemnet.estimators.transformer import series
     from gpumemnet.learning.train.classifiers import mlp_ensembles, transformers
     from gpumemnet.summaries.texts.formats.detect import parse_text

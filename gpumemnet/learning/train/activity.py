@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 import numpy as np
@@ -31,7 +30,7 @@ MEASURED = {"step_s": "step_mean_s", "smact": "smact_pct", "busy": "graphics_pct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Samples:
+class ActivitySamples:
     """Measured trainings with their texts; one row each.
 
     Attributes:
@@ -57,7 +56,7 @@ def lineage(record: Record) -> str:
     return config["style"] if config["family"] == "real" else f"{config['seed']}.{config['index']}"
 
 
-def load(path: Path = ROWS) -> Samples:
+def load() -> ActivitySamples:
     """Read the rows with their profiles.
 
     Raises:
@@ -65,7 +64,7 @@ def load(path: Path = ROWS) -> Samples:
     """
     numbers, weight, groups, forms = [], [], [], []
     targets: dict[str, list[float]] = {name: [] for name in activity.TARGETS}
-    for record in read_records(path):
+    for record in read_records(ROWS):
         for form, text in record["profiles"].items():
             numbers.append(activity.vector(ModelProfile.from_text(text)))
             for name, key in MEASURED.items():
@@ -74,7 +73,7 @@ def load(path: Path = ROWS) -> Samples:
             weight.append(1 / len(record["profiles"]))
             groups.append(lineage(record))
             forms.append(form)
-    return Samples(
+    return ActivitySamples(
         names=tuple(numbers[0]),
         numbers=np.array([list(row.values()) for row in numbers]),
         targets={name: np.array(values) for name, values in targets.items()},
@@ -104,7 +103,7 @@ def fit(numbers: Floats, target: Floats, weight: Floats) -> tuple[float, Floats]
     return float(found[0] - slopes @ mean), np.asarray(slopes)
 
 
-def held_out(samples: Samples, target: Floats) -> Floats:
+def held_out(samples: ActivitySamples, target: Floats) -> Floats:
     """Return predictions of each row by models that were not trained on its lineage.
 
     Args:
@@ -118,9 +117,9 @@ def held_out(samples: Samples, target: Floats) -> Floats:
     return found
 
 
-def remake(path: Path = ROWS) -> None:
+def remake() -> None:
     """Recreate the profiles of all rows, from texts of models built on the meta device (minutes, no GPU)."""
-    records = list(read_records(path))
+    records = list(read_records(ROWS))
     with click.progressbar(records) as bar:
         for record in bar:
             config = record["config"]
@@ -128,7 +127,7 @@ def remake(path: Path = ROWS) -> None:
             record["profiles"] = {
                 form: profile.to_text() for form, profile in found.items() if "," not in form
             }
-    write_records(path, records)
+    write_records(ROWS, records)
 
 
 @click.command()

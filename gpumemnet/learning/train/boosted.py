@@ -10,7 +10,7 @@ from gpumemnet.estimators.boosted import columns
 from gpumemnet.estimators.conformal import conformal_margin
 from gpumemnet.estimators.tree_model import Trees
 from gpumemnet.learning.train.arrays import Floats
-from gpumemnet.learning.train.correction import SEED, Samples
+from gpumemnet.learning.train.correction import SEED, RowArrays
 from gpumemnet.learning.train.export import trees_of
 from gpumemnet.learning.train.rows import folds
 
@@ -24,7 +24,7 @@ SETTINGS = {
 }
 
 
-def learn(data: Samples) -> tuple[Trees, float]:
+def learn(data: RowArrays) -> tuple[Trees, float]:
     """Fit the logarithm of a run's memory above its base.
 
     Returns:

@@ -13,7 +13,7 @@ from gpumemnet.estimators import buckets
 from gpumemnet.learning.train.arrays import Floats
 from gpumemnet.learning.train.export import layers_of
 from gpumemnet.learning.train.networks import ENCODERS, Fitting, Ints, MlpEnsemble, TransformerClassifier, fit
-from gpumemnet.learning.train.rows import Row
+from gpumemnet.learning.train.rows import TrainingRow
 from gpumemnet.units import GIB, MIB
 
 VALIDATION_SHARE = 0.2
@@ -22,7 +22,7 @@ TRANSFORMER_FITTING = Fitting(epochs=25, patience=8, seed=42)
 """The Transformer takes seconds per epoch on two cores; its validation loss changes little after the first ten."""
 
 
-def mlp_ensembles(rows: list[Row]) -> dict[str, Any]:
+def mlp_ensembles(rows: list[TrainingRow]) -> dict[str, Any]:
     """Train one MLP ensemble per family.
 
     Returns:
@@ -45,7 +45,7 @@ def mlp_ensembles(rows: list[Row]) -> dict[str, Any]:
     return found
 
 
-def transformers(rows: list[Row], series: Floats) -> dict[str, Any]:
+def transformers(rows: list[TrainingRow], series: Floats) -> dict[str, Any]:
     """Train one Transformer classifier per family.
 
     Args:
@@ -133,7 +133,7 @@ def _plain(tensor: torch.Tensor) -> Any:
     return tensor.detach().double().tolist()
 
 
-def _families(rows: list[Row]) -> Iterator[tuple[str, list[Row], Ints, tuple[Ints, Ints]]]:
+def _families(rows: list[TrainingRow]) -> Iterator[tuple[str, list[TrainingRow], Ints, tuple[Ints, Ints]]]:
     """Yield each classifier's name, rows, classes, and the rows for training and for stopping."""
     for name in ("mlp", "cnn", "transformer", "other"):
         chosen = [row for row in rows if name in ("other", buckets.network_name(row.profile))]

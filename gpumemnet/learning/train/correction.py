@@ -11,7 +11,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from gpumemnet.estimators import analytic, conformal, rad
 from gpumemnet.gpus import Gpu
 from gpumemnet.learning.train.arrays import Floats
-from gpumemnet.learning.train.rows import Row, folds, lineage
+from gpumemnet.learning.train.rows import TrainingRow, folds, lineage
 from gpumemnet.units import MIB
 
 SEED = 7
@@ -48,7 +48,7 @@ REAL_WEIGHT = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Samples:
+class RowArrays:
     """Rows as arrays.
 
     Attributes:
@@ -60,7 +60,6 @@ class Samples:
         usual: Whether the optimizer processes parameters by default. A summary does not show it; other rows count less
             for the correction and in full for the bound.
         group: Family and style of each row, or the lineage of a real model: related models are in one fold.
-        source: Format of each row's summary.
         kind: Name from `conformal.kind`.
         scale: Width of the quantiles of its kind for each row (`conformal.scale`).
         real: Whether the model is a published one, not a generated one.
@@ -77,7 +76,6 @@ class Samples:
     weight: Floats
     usual: Mask
     group: list[str]
-    source: list[str]
     kind: list[str]
     scale: Floats
     real: Mask
@@ -115,7 +113,7 @@ class Correction:
     held_out_widths: Floats
 
 
-def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
+def samples(rows: list[TrainingRow], features: Floats, gpu: Gpu) -> RowArrays:
     """Convert rows to arrays.
 
     Args:
@@ -126,7 +124,7 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
     parts = [analytic.breakdown(row.profile, gpu) for row in rows]
     texts = np.bincount([row.run for row in rows])
     real = np.array([row.group.startswith("real/") for row in rows])
-    return Samples(
+    return RowArrays(
         features=features,
         modelled_mib=np.array([(sum(part.values()) - part["base"]) / MIB for part in parts]),
         base_mib=np.array([part["base"] / MIB for part in parts]),
@@ -134,7 +132,6 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
         weight=np.where(real, REAL_WEIGHT, 1.0) / texts[[row.run for row in rows]],
         usual=np.array([row.usual for row in rows]),
         group=[lineage(row.group) for row in rows],
-        source=[row.profile.source for row in rows],
         kind=[conformal.kind(row.profile) for row in rows],
         scale=np.array([conformal.scale(row.profile) for row in rows]),
         real=real,
@@ -144,11 +141,8 @@ def samples(rows: list[Row], features: Floats, gpu: Gpu) -> Samples:
     )
 
 
-def learn(data: Samples) -> Correction:
+def learn(data: RowArrays) -> Correction:
     """Fit the correction; its quantiles are calibrated on groups that it was not trained on.
-
-    Args:
-        data: Training rows.
 
     Returns:
         The correction.
@@ -175,7 +169,7 @@ def learn(data: Samples) -> Correction:
     )
 
 
-def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[float]]:
+def calibrated(data: RowArrays, error: Floats, chosen: Mask) -> dict[str, list[float]]:
     """Return the quantiles of the error by kind, and of all rows.
 
     Real models calibrate a kind if there are enough of them, as they are what users run; generated ones are made to
@@ -217,7 +211,7 @@ def calibrated(data: Samples, error: Floats, chosen: Mask) -> dict[str, list[flo
     return found
 
 
-def estimates(data: Samples, correction: Floats, width: Floats | float = 0.0) -> Floats:
+def estimates(data: RowArrays, correction: Floats, width: Floats | float = 0.0) -> Floats:
     """Return MiB from corrections and widths, both logarithms.
 
     Args:
@@ -229,7 +223,7 @@ def estimates(data: Samples, correction: Floats, width: Floats | float = 0.0) ->
     return np.asarray(data.base_mib + account * np.exp(correction + width) - SMOOTH_MIB, float)
 
 
-def _fit(data: Samples, mask: Mask) -> HistGradientBoostingRegressor:
+def _fit(data: RowArrays, mask: Mask) -> HistGradientBoostingRegressor:
     model = HistGradientBoostingRegressor(**CORRECTION)
     mask = mask & data.telling
     model.fit(data.features[mask], data.target[mask], sample_weight=data.correction_weight[mask])

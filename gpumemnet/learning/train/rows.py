@@ -39,7 +39,7 @@ CUT = ", default depth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TrainingRow:
     """One measured run with one of its summary texts.
 
     Attributes:
@@ -49,7 +49,6 @@ class Row:
         text_format: "torchinfo", "torchsummary" or "module_repr"; CUT or INPUT_GIVEN may follow.
         profile: Profile of the text.
         peak_mib: Measured peak of the process, as in nvidia-smi.
-        base_mib: The part outside PyTorch's allocator.
         text: The text.
         usual: Whether the optimizer processed parameters as by PyTorch's default (foreach; one by one for Adafactor).
         measured: Whether it ran on a GPU; else the peak is from a trace of the model's code.
@@ -61,7 +60,6 @@ class Row:
     text_format: str
     profile: ModelProfile
     peak_mib: float
-    base_mib: float
     usual: bool
     text: str
     measured: bool = True
@@ -74,7 +72,7 @@ def file_hash(path: Path) -> str:
 
 def load_rows(
     path: Path, texts: Path | None = None, *, stored_only: bool = False, default_depth: bool = False
-) -> list[Row]:
+) -> list[TrainingRow]:
     """Read measured runs and profile their texts, in parallel.
 
     Args:
@@ -98,14 +96,13 @@ def load_rows(
     with ProcessPoolExecutor(WORKERS) as pool:
         found = list(pool.map(profiles_of, records, chunksize=CHUNK))
     return [
-        Row(
+        TrainingRow(
             run=run,
             name=_name(record),
             group=f"{record['family']}/{record['style']}",
             text_format=text_format,
             profile=profile,
             peak_mib=record["process_peak_bytes"] / MIB,
-            base_mib=record["base_bytes"] / MIB,
             usual=_usual(record),
             text=record["texts"][text_format.removesuffix(INPUT_GIVEN)],
         )
@@ -114,7 +111,7 @@ def load_rows(
     ]
 
 
-def traced_rows(path: Path, *, first_run: int) -> list[Row]:
+def traced_rows(path: Path, *, first_run: int) -> list[TrainingRow]:
     """Read families that were traced on fake tensors and not measured; they are used for calibration, not training.
 
     Args:
@@ -144,14 +141,13 @@ def traced_rows(path: Path, *, first_run: int) -> list[Row]:
             continue  # what a text does not show must not calibrate others
         base = analytic.breakdown(profile, GPU)["base"]
         rows.append(
-            Row(
+            TrainingRow(
                 run=run,
                 name=record["name"],
                 group=f"real/{record['source']}:{record['name']}",
                 text_format=f"{record['format']}, traced",
                 profile=profile,
                 peak_mib=(base + record["peak_bytes"]) / MIB,
-                base_mib=base / MIB,
                 usual=True,
                 text=record["text"],
                 measured=False,
@@ -249,7 +245,7 @@ def _name(record: dict[str, Any]) -> str:
     return f"{record['arch'].get('name', record['style'])}-{record['index']}-{record.get('variant', 0)}"
 
 
-def matrix(rows: Iterable[Row]) -> Floats:
+def matrix(rows: Iterable[TrainingRow]) -> Floats:
     """Return the features of all rows, in the order of `features.NAMES`."""
     return np.array([features.vector(row.profile) for row in rows], float)
 
@@ -258,7 +254,7 @@ def lineage(group: str) -> str:
     """Return the common name of related models: a real model's name up to its first number or sign, or the group.
 
     Args:
-        group: Group as in `Row`, e.g. "real/timm:fastvit_t12", which is of the lineage "real/fastvit".
+        group: Group as in `TrainingRow`, e.g. "real/timm:fastvit_t12", which is of the lineage "real/fastvit".
     """
     match = re.match(r"real/[^:]*:([a-zA-Z]+)", group)
     return f"real/{match.group(1).lower()}" if match else group

@@ -24,7 +24,7 @@ _GATES = (4, 8, 16)
 """Ratios of the gated tensor's, or the block's input, channels to the gate's."""
 
 
-class Inside(NamedTuple):
+class BottleneckContents(NamedTuple):
     """Contents of a block.
 
     Attributes:
@@ -43,7 +43,7 @@ class Inside(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def solve(count: int, first: int, last: int) -> Inside | None:
+def solve(count: int, first: int, last: int) -> BottleneckContents | None:
     """Return the contents of a block of this many parameters; None if no usual ones fit.
 
     Args:
@@ -51,7 +51,7 @@ def solve(count: int, first: int, last: int) -> Inside | None:
         first: Channels of the input.
         last: Channels of the output.
     """
-    gated: list[Inside] = []
+    gated: list[BottleneckContents] = []
     for narrower in _NARROWER:
         wide = last // narrower
         groups = (wide, *(width for width in _GROUP_WIDTHS if width < wide and wide % width == 0))
@@ -60,15 +60,15 @@ def solve(count: int, first: int, last: int) -> Inside | None:
             for group in groups:
                 rest = count - outer - _AREA * wide * group
                 if not rest:
-                    return Inside(wide, group, 0, False, shortcut)
+                    return BottleneckContents(wide, group, 0, False, shortcut)
                 for at_output, scaled in ((False, wide), (True, last)):
                     channels, remainder = divmod(rest - scaled, 2 * scaled + 1)
                     if not remainder and channels > 0 and _usual(channels, first, scaled):
-                        gated.append(Inside(wide, group, channels, at_output, shortcut))
+                        gated.append(BottleneckContents(wide, group, channels, at_output, shortcut))
     return gated[0] if gated else None
 
 
-def layers(inside: Inside, ins: Dims, outs: Dims, activation: str) -> Iterator[Layer]:
+def layers(inside: BottleneckContents, ins: Dims, outs: Dims, activation: str) -> Iterator[Layer]:
     """Return the layers of such a block, with shapes.
 
     Args:

@@ -27,7 +27,7 @@ _WITH_BIAS = tuple(itertools.product((2, 1), ("all", "inner", "none"), (True, Fa
 for others."""
 
 
-class Form(NamedTuple):
+class DecoderForm(NamedTuple):
     """Contents of one layer.
 
     Attributes:
@@ -48,7 +48,7 @@ class Form(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def solve(count: int, width: int, norm: int) -> Form | None:
+def solve(count: int, width: int, norm: int) -> DecoderForm | None:
     """Return the form of layers of this many parameters; None if no usual one fits.
 
     Args:
@@ -56,7 +56,7 @@ def solve(count: int, width: int, norm: int) -> Form | None:
         width: Width of the tokens.
         norm: Parameters of a norm.
     """
-    found: list[tuple[float, Form]] = []
+    found: list[tuple[float, DecoderForm]] = []
     keys_of = dict.fromkeys([*(width // each for each in _SHARED if not width % each), *_HEADS])
     gated = norm == width
     stacks = [times for times in range(1, _MOST_LAYERS + 1) if not count % times]
@@ -72,6 +72,6 @@ def solve(count: int, width: int, norm: int) -> Form | None:
             if rest or hidden % _MULTIPLE or not width <= hidden <= _WIDEST * width:
                 continue
             if gated or hidden == _UNGATED * width:  # else too many forms fit
-                form = Form(times, hidden, keys, gated, norms, (biases, bias))
+                form = DecoderForm(times, hidden, keys, gated, norms, (biases, bias))
                 found.append((abs(math.log(hidden / (_GATED * width))), form))
     return min(found)[1] if found else None

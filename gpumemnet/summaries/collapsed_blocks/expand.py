@@ -29,7 +29,7 @@ _HOLDERS = re.compile(r"(layers?|blocks?|stack|encoder|decoder|model|for[a-z]+)$
 """Ends of class names that hold attention."""
 
 
-class Shown(NamedTuple):
+class ShownRows(NamedTuple):
     """Information in a text's rows about the rows that it hides.
 
     Attributes:
@@ -45,7 +45,7 @@ class Shown(NamedTuple):
     dropout: bool
 
 
-def shown(layers: tuple[Layer, ...]) -> Shown:
+def shown(layers: tuple[Layer, ...]) -> ShownRows:
     """Return the information in rows; called once for a text.
 
     Args:
@@ -59,7 +59,7 @@ def shown(layers: tuple[Layer, ...]) -> Shown:
         and layer.kind not in _ELSEWHERE
         and not layer.is_block
     )
-    return Shown(
+    return ShownRows(
         activation=activations.most_common(1)[0][0] if activations else "",
         layernorm=groups[Group.LAYERNORM] > groups[Group.BATCHNORM],
         norm=_norm_of(layers),
@@ -67,7 +67,7 @@ def shown(layers: tuple[Layer, ...]) -> Shown:
     )
 
 
-def activation_of(shown: Shown, *, tokens: bool, classes: tuple[str, ...] = ()) -> str:
+def activation_of(shown: ShownRows, *, tokens: bool, classes: tuple[str, ...] = ()) -> str:
     """Return the most frequent activation of the text, or the usual one of such networks.
 
     Args:
@@ -107,7 +107,7 @@ def expand(
     layer: Layer,
     ins: Dims,
     outs: Dims,
-    shown: Shown,
+    shown: ShownRows,
     *,
     classes: tuple[str, ...] = (),
     times: int = 1,

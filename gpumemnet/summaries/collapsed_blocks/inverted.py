@@ -30,7 +30,7 @@ _ABOUT = 1.5
 """... within this factor."""
 
 
-class Inside(NamedTuple):
+class InvertedContents(NamedTuple):
     """Contents of a block.
 
     Attributes:
@@ -47,7 +47,7 @@ class Inside(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def solve(count: int, first: int, last: int) -> Inside | None:
+def solve(count: int, first: int, last: int) -> InvertedContents | None:
     """Return the contents of a block of this many parameters; None if no usual ones fit.
 
     Args:
@@ -57,11 +57,11 @@ def solve(count: int, first: int, last: int) -> Inside | None:
     """
     for area in (1, *_AREAS):
         if count == (area * first + 2) * last:
-            return Inside(0, area, 0, 0)
+            return InvertedContents(0, area, 0, 0)
     if first > _WIDEST_INPUT:
         return None
     widths = _widths(first)
-    found: list[tuple[float, Inside]] = []
+    found: list[tuple[float, InvertedContents]] = []
     for widens, depth in (*((1, area) for area in _AREAS), (9, 0), *((0, area) for area in _AREAS)):
         each = (
             2 * ((widens > 0) + (depth > 0)) + widens * first + depth + last
@@ -75,7 +75,7 @@ def solve(count: int, first: int, last: int) -> Inside | None:
             off = _off(narrow, first, wide) if rest else 0.0
             if off < math.log(_ABOUT):
                 off += 0.0 if wide % first == 0 else 0.1
-                found.append((off, Inside(wide, widens, depth, narrow if rest else 0)))
+                found.append((off, InvertedContents(wide, widens, depth, narrow if rest else 0)))
     return min(found)[1] if found else None
 
 
@@ -105,7 +105,7 @@ def _near(widths: list[int], total: int, each: int, first: int) -> list[int]:
     return widths[low:end]
 
 
-def layers(inside: Inside, ins: Dims, outs: Dims, activation: str) -> Iterator[Layer]:
+def layers(inside: InvertedContents, ins: Dims, outs: Dims, activation: str) -> Iterator[Layer]:
     """Return the layers of such a block, with shapes.
 
     Args:

@@ -78,7 +78,7 @@ class TokenTemplates:
         yield guessed("layernorm", shape, shape, 2 * width)
         yield from self._feed_forward(shape, (*shape[:-1], hidden), shape)
 
-    def _decoder(self, shape: Dims, form: decoders.Form) -> Iterator[Layer]:
+    def _decoder(self, shape: Dims, form: decoders.DecoderForm) -> Iterator[Layer]:
         """Return one layer; if both parts read the same norm, it comes before the first."""
         width, (biases, bias) = shape[-1], form.biases
         narrow, wide = (*shape[:-1], form.keys), (*shape[:-1], form.hidden)

@@ -9,7 +9,7 @@ import re
 
 from gpumemnet.names import Group, Source
 from gpumemnet.summaries.graph import conv_inputs, slices
-from gpumemnet.summaries.graph.builder import Path, TapeBuilder
+from gpumemnet.summaries.graph.builder import ContainerPath, TapeBuilder
 from gpumemnet.summaries.graph.functional_ops import multiplied
 from gpumemnet.summaries.graph.tape import Op
 from gpumemnet.summaries.texts.kinds import Kind
@@ -42,11 +42,11 @@ def start(
         return None
     at = next((at for at, (cls, _) in enumerate(layer.path) if re.match(_SUMMED, cls)), None)
     if at is None:
-        return _norm_apart(builder, layer, kind, out)
+        return _norm_apart(builder, kind, out)
     entry = builder.entries.get(layer.path[: at + 1])
     # A norm of the block comes after its convolution.
     if len(layer.path) == at + 1 and kind.group is Group.BATCHNORM:
-        return _norm_apart(builder, layer, kind, out)
+        return _norm_apart(builder, kind, out)
     inner = at + 2 + (len(layer.path) > at + 1 and layer.path[at + 1][0] in _LISTS)
     inside = len(layer.path) >= inner and layer.path[:inner] in builder.entries
     if entry is None or inside:
@@ -57,7 +57,7 @@ def start(
     return entry if shape == want else None
 
 
-def _norm_apart(builder: TapeBuilder, layer: Layer, kind: Kind, out: tuple[int, ...]) -> int | None:
+def _norm_apart(builder: TapeBuilder, kind: Kind, out: tuple[int, ...]) -> int | None:
     """Return the input of a batch norm that directly follows another: a branch without a convolution has only a norm.
 
     Two norms in a row are useless, so it reads the last convolution's input, or the latest part of the block.
@@ -103,7 +103,7 @@ def product(builder: TapeBuilder, layer: Layer, want: tuple[int, ...]) -> int:
     return current if whole is None else multiplied(builder, want, whole, current)
 
 
-def added(builder: TapeBuilder, block: Path, current: int) -> int:
+def added(builder: TapeBuilder, block: ContainerPath, current: int) -> int:
     """Return the output of a block: its last tensor, or a new one for the sum with the block's input.
 
     A sum replaces its last term, unless that is kept: the result of an activation inside the block's last part
@@ -131,7 +131,7 @@ def added(builder: TapeBuilder, block: Path, current: int) -> int:
     return total
 
 
-def _entry(builder: TapeBuilder, path: Path) -> int | None:
+def _entry(builder: TapeBuilder, path: ContainerPath) -> int | None:
     """Return the input of the block around a layer; None if the layer is the first of its block."""
     for depth in (len(path), len(path) - 1):
         if depth > 0 and path[:depth] in builder.entries:

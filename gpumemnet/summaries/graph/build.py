@@ -17,10 +17,10 @@ from gpumemnet.summaries.graph import containers, functional_ops, inputs, loss, 
 from gpumemnet.summaries.graph.attention import convolution_sites, head_rows
 from gpumemnet.summaries.graph.attention import functional as functional_attention
 from gpumemnet.summaries.graph.attention import shown as attention
-from gpumemnet.summaries.graph.attention.forms import Form, attend
-from gpumemnet.summaries.graph.attention.site import Site
+from gpumemnet.summaries.graph.attention.forms import AttentionForm, attend
+from gpumemnet.summaries.graph.attention.site import AttentionSite
 from gpumemnet.summaries.graph.attention.sites import find_sites, head_width
-from gpumemnet.summaries.graph.builder import Path, TapeBuilder
+from gpumemnet.summaries.graph.builder import ContainerPath, TapeBuilder
 from gpumemnet.summaries.graph.tape import Op, Tape
 from gpumemnet.summaries.graph.unknown import about_hidden, steps_through_time
 from gpumemnet.summaries.texts import kinds
@@ -77,7 +77,7 @@ class _Walk:
         self._summary = summary
         self._stretch = stretch
         self._reading: int | None = None  # the tensor that all projections of one attention read
-        self._blocks: dict[Path, int] = {}
+        self._blocks: dict[ContainerPath, int] = {}
         self._drops = drops(summary)
         self._numbers: dict[int, int] | None = None
         if setup.gradient_checkpointing and summary.format == Source.TORCHSUMMARY:
@@ -127,7 +127,7 @@ class _Walk:
             elif index == site.projections[-1] and builder.current >= 0:
                 skip |= self._attention(site, [outputs[at] for at in site.projections], layers)
 
-    def _attention(self, site: Site, projected: list[int], layers: tuple[Layer, ...]) -> set[int]:
+    def _attention(self, site: AttentionSite, projected: list[int], layers: tuple[Layer, ...]) -> set[int]:
         """Add the attention between projections and what follows them; return the rows that it stands for."""
         self.builder.current = attention.at_site(self.builder, site, projected, layers, drops=self._drops)
         for at in site.over:
@@ -141,7 +141,7 @@ class _Walk:
         elif layer.path:
             self._enter(layer.path)
 
-    def _enter(self, path: Path) -> None:
+    def _enter(self, path: ContainerPath) -> None:
         """Record the running repeated block: the outermost container in a list or sequence of containers."""
         if self.builder.guess is not None:
             return
@@ -230,7 +230,7 @@ class _Walk:
             builder.shapes[last] = (builder.batch, builder.elements[last] // (width * builder.batch), width)
             found.append(last)
         heads = max(width // max(head, 1), 1)
-        builder.current = attend(builder, found, Form(eager=True, heads=heads))
+        builder.current = attend(builder, found, AttentionForm(eager=True, heads=heads))
 
     def _missing_parameters(self) -> None:
         """Add parameters that only the text's total reveals."""

@@ -18,9 +18,9 @@ from gpumemnet.training import TrainingSetup
 from gpumemnet.units import KIB
 
 if TYPE_CHECKING:
-    from gpumemnet.summaries.collapsed_blocks.expand import Shown
+    from gpumemnet.summaries.collapsed_blocks.expand import ShownRows
 
-Path = tuple[tuple[str, str], ...]
+ContainerPath = tuple[tuple[str, str], ...]
 """Containers around a layer, from the outside in, as (class name, local name)."""
 
 _TINY_BYTES = 64 * KIB
@@ -76,16 +76,16 @@ class TapeBuilder:
         self.high = 2 if setup.precision is Precision.BF16 else 4
         self.amp = setup.precision is Precision.AMP
         self.block = 0
-        self.shown: Shown | None = None
+        self.shown: ShownRows | None = None
         self.guess: Stretch | None = None
         self.current = -1
-        self.entries: dict[Path, int] = {}
+        self.entries: dict[ContainerPath, int] = {}
         self.ended_at = -1
         self.head_width = 64
         self.patches: tuple[int, int] | None = None
         self.stated_input = (summary.input_bytes or 0) / FLOAT_BYTES / (summary.batch_size or 1)
         self.rotates = any("rotary" in layer.kind for layer in summary.layers)
-        self._inside: Path = ()
+        self._inside: ContainerPath = ()
         self._scaled: dict[tuple[int | None, Shape], tuple[int, ...]] = {}
 
     @contextmanager
@@ -98,13 +98,10 @@ class TapeBuilder:
         finally:
             self.printed, self.guess = before
 
-    def enter(self, path: Path) -> None:
+    def enter(self, path: ContainerPath) -> None:
         """Enter a layer's containers; the entries of containers that were left are discarded.
 
         "(recursive)" ones run several times under one name.
-
-        Args:
-            path: The layer's path.
         """
         same = sum(
             1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(path, self._inside, strict=False))

@@ -21,11 +21,7 @@ _STATE_SPACE = r"^(?:Falcon|Jamba|Bamba|Zamba2?|Codestral)?Mamba2?(?:Mixer|Block
 
 
 def steps_through_time(summary: ModelSummary) -> bool:
-    """Return whether a model has layers that step through time in Python, and keep tensors that no row shows.
-
-    Args:
-        summary: The layers.
-    """
+    """Return whether a model has layers that step through time in Python, and keep tensors that no row shows."""
     return any(re.match(_STATE_SPACE, cls) for layer in summary.layers for cls, _ in layer.path)
 
 

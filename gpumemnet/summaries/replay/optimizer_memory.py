@@ -9,11 +9,11 @@ from typing import NamedTuple
 from gpumemnet.gpu_memory.allocator.blocks import MIN_BLOCK_BYTES
 from gpumemnet.names import Optimizer
 
-Run = tuple[int, int]
+SizeRun = tuple[int, int]
 """A size in bytes, and the number of neighbours in a list that have it."""
 
 
-def runs(sizes: Iterable[int]) -> list[Run]:
+def runs(sizes: Iterable[int]) -> list[SizeRun]:
     """Count equal neighbours among sizes in bytes, rounded up as the allocator rounds them."""
     rounded = [-(-size // MIN_BLOCK_BYTES) * MIN_BLOCK_BYTES for size in sizes]
     return [(size, len(list(group))) for size, group in groupby(rounded)]
@@ -40,11 +40,11 @@ class OptimizerMemory(NamedTuple):
         """Return the peak of a step's temporaries, in bytes."""
         return sum(parameters) * self.listed + max(parameters, default=0) * self.single
 
-    def state_runs(self, parameters: Sequence[Run]) -> list[Run]:
+    def state_runs(self, parameters: Sequence[SizeRun]) -> list[SizeRun]:
         """Return the states in allocation order, parameter by parameter."""
         return [(size, times * self.states) for size, times in parameters]
 
-    def step_runs(self, parameters: Sequence[Run]) -> list[Run]:
+    def step_runs(self, parameters: Sequence[SizeRun]) -> list[SizeRun]:
         """Return the temporaries of a step in allocation order."""
         largest = max((size for size, _ in parameters), default=0)
         return [*((size, times * self.listed) for size, times in parameters), (largest, self.single)]

@@ -44,7 +44,7 @@ def schedule(tape: Tape, *, checkpointing: bool) -> Schedule:
         checkpointing: Whether blocks keep only their inputs and are recomputed in backward.
     """
     plan = lifetimes(tape, checkpointing=checkpointing)
-    step = _Step(tape, plan)
+    step = _ScheduledStep(tape, plan)
     forward = step.forward()
     backward = step.backward()
     keys = step.weight + len(tape.parameters) + 1
@@ -57,7 +57,7 @@ def schedule(tape: Tape, *, checkpointing: bool) -> Schedule:
     )
 
 
-class _Step:
+class _ScheduledStep:
     """One forward and backward pass; keys are tensor numbers, with an offset outside the first forward."""
 
     def __init__(self, tape: Tape, plan: Lifetimes) -> None:

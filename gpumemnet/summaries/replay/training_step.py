@@ -12,7 +12,7 @@ from gpumemnet.summaries.replay.optimizer_memory import OptimizerMemory, runs
 from gpumemnet.summaries.replay.schedule import Call, schedule
 
 
-class Replay(NamedTuple):
+class ReplayResult(NamedTuple):
     """Results of a replay.
 
     Attributes:
@@ -30,17 +30,16 @@ class Replay(NamedTuple):
     step_bytes: int
 
 
-def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = False, steps: int = 2) -> Replay:
-    """Run training steps of a tape.
+def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = False) -> ReplayResult:
+    """Run two training steps of a tape.
 
     Args:
         tape: The forward pass.
         optimizer: States and temporaries; the first step makes the states, so the second is the steady state.
         checkpointing: Whether blocks keep only their inputs and are recomputed in backward.
-        steps: Steps to run.
 
     Returns:
-        Peaks over all steps.
+        Peaks over both steps.
     """
     allocator = CachingAllocator()
     parameters = runs(tape.parameters)
@@ -50,7 +49,7 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
     blocks: list[Block | None] = [None] * step.keys
     output: Block | None = None
     forward_end = 0
-    for number in range(steps):
+    for first in (True, False):
         cast = allocator.malloc(tape.cast_bytes)
         _run(step.forward, allocator, blocks)
         allocator.free(output)  # the last step's output lives until this step's replaces it
@@ -58,12 +57,12 @@ def replay(tape: Tape, optimizer: OptimizerMemory, *, checkpointing: bool = Fals
         _run(step.backward, allocator, blocks)
         output = blocks[step.output]
         allocator.free(cast)
-        if number == 0:
+        if first:
             allocator.malloc_all(optimizer.state_runs(parameters))
         temporary = allocator.malloc_all(optimizer.step_runs(parameters))
-        if number + 1 < steps:
+        if first:
             allocator.free_all([*temporary, *(blocks[key] for key in step.gradients)])
-    return Replay(
+    return ReplayResult(
         allocated_peak_bytes=allocator.allocated_peak_bytes,
         reserved_bytes=allocator.reserved_peak_bytes,
         forward_end_bytes=forward_end,

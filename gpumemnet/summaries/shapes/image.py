@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from gpumemnet.summaries.shapes.walk import Dims, Step, Walk
+from gpumemnet.summaries.shapes.walk import Dims, ShapeWalk, Step
 from gpumemnet.summaries.texts.arguments import integer, sides
 from gpumemnet.summaries.texts.records import Layer
 
@@ -20,7 +20,7 @@ _PATCH = 4
 """Least stride of a convolution that cuts an image into patches."""
 
 
-def conv(walk: Walk, layer: Layer) -> Step:
+def conv(walk: ShapeWalk, layer: Layer) -> Step:
     """Infer a convolution from its arguments.
 
     Args:
@@ -60,14 +60,14 @@ def conv(walk: Walk, layer: Layer) -> Step:
     return source, (walk.batch, outs, *(max(n, 1) for n in size)), None
 
 
-def _along_tokens(walk: Walk, layer: Layer, channels: int, outs: int) -> Step:
+def _along_tokens(walk: ShapeWalk, layer: Layer, channels: int, outs: int) -> Step:
     """Infer a convolution along the tokens of a language model, whose channels come last in all other layers."""
     tokens = walk.current[1]
     (stride,) = sides(layer.args, "stride", 1, 1)
     return (walk.batch, tokens, channels), (walk.batch, max(tokens // max(stride, 1), 1), outs), None
 
 
-def _start_image(walk: Walk, layer: Layer, channels: int, dims: int) -> None:
+def _start_image(walk: ShapeWalk, layer: Layer, channels: int, dims: int) -> None:
     if walk.given and len(walk.given) == dims + 2:
         walk.current = (walk.batch, *walk.given[1:])
     elif walk.given and len(walk.given) == dims + 1 and channels == 1:
@@ -95,14 +95,14 @@ def _assumed(layer: Layer, dims: int) -> Dims:
     return (VOLUME_SIDE,) * 3
 
 
-def _within_input(walk: Walk, size: Dims) -> Dims:
+def _within_input(walk: ShapeWalk, size: Dims) -> Dims:
     """Limit an upscaled size by the input: modules printed in sequence may run in parallel (U-Net)."""
     if len(walk.image) != len(size):
         return size
     return tuple(min(n, most) for n, most in zip(size, walk.image, strict=True))
 
 
-def _with_channels(walk: Walk, channels: int, dims: int) -> Dims:
+def _with_channels(walk: ShapeWalk, channels: int, dims: int) -> Dims:
     """Return the image with this many channels that the layer reads: the last one, a branch, or a concatenation."""
     last = walk.current
     if len(last) == dims + 2:
@@ -116,7 +116,7 @@ def _with_channels(walk: Walk, channels: int, dims: int) -> Dims:
     return (walk.batch, channels, *(side if channels * side**dims == last[-1] else 1,) * dims)
 
 
-def pool(walk: Walk, layer: Layer) -> Step:
+def pool(walk: ShapeWalk, layer: Layer) -> Step:
     """Infer a pooling layer.
 
     Args:
@@ -141,7 +141,7 @@ def pool(walk: Walk, layer: Layer) -> Step:
     return last, (*last[:2], *size), None
 
 
-def plain(walk: Walk, layer: Layer) -> Step:
+def plain(walk: ShapeWalk, layer: Layer) -> Step:
     """Infer upsampling; other layers here keep nothing.
 
     Args:
@@ -155,7 +155,7 @@ def plain(walk: Walk, layer: Layer) -> Step:
     return walk.same()
 
 
-def batchnorm(walk: Walk, layer: Layer) -> Step:
+def batchnorm(walk: ShapeWalk, layer: Layer) -> Step:
     """Infer a norm over channels.
 
     Args:

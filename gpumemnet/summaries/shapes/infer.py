@@ -9,12 +9,12 @@ from gpumemnet.names import Group
 from gpumemnet.summaries.shapes import image, token
 from gpumemnet.summaries.shapes.from_counts import with_arguments
 from gpumemnet.summaries.shapes.run_order import arrange
-from gpumemnet.summaries.shapes.walk import Step, Walk
+from gpumemnet.summaries.shapes.walk import ShapeWalk, Step
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.records import Layer, ModelSummary
 from gpumemnet.training import TrainingSetup
 
-_STEPS: dict[str, Callable[[Walk, Layer], Step]] = {
+_STEPS: dict[str, Callable[[ShapeWalk, Layer], Step]] = {
     Group.CONV: image.conv,
     Group.POOL: image.pool,
     Group.PLAIN: image.plain,
@@ -44,14 +44,14 @@ def infer(summary: ModelSummary, setup: TrainingSetup) -> ModelSummary:
     if not setup.batch_size:
         raise SetupError("the text shows no shapes; add batch_size=N")
     shown = summary._replace(layers=tuple(with_arguments(summary.layers)))
-    walk = Walk(shown, setup)
+    walk = ShapeWalk(shown, setup)
     layers = tuple(_shaped(walk, layer) for layer in arrange(shown.layers))
     return summary._replace(
         layers=layers, batch_size=setup.batch_size, warnings=(*summary.warnings, *walk.warnings)
     )
 
 
-def _shaped(walk: Walk, layer: Layer) -> Layer:
+def _shaped(walk: ShapeWalk, layer: Layer) -> Layer:
     """Give a layer its shapes and advance."""
     if layer.kind == "parameter":
         return layer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from gpumemnet.summaries.shapes.walk import LOOK_BACK, POSITIONS, Dims, Step, Walk
+from gpumemnet.summaries.shapes.walk import LOOK_BACK, POSITIONS, Dims, ShapeWalk, Step
 from gpumemnet.summaries.texts.arguments import integer
 from gpumemnet.summaries.texts.records import Layer
 
@@ -16,7 +16,7 @@ _TOKEN_MODELS = ("Transformer", "ViT", "DeiT", "BeiT", "CaiT", "XCiT", "PiT", "D
 _POOLED = re.compile(r"pooler|pooled|classifier|heads?$|summary|score", re.IGNORECASE)
 
 
-def layernorm(walk: Walk, layer: Layer) -> Step:
+def layernorm(walk: ShapeWalk, layer: Layer) -> Step:
     """Infer a norm over features.
 
     Args:
@@ -44,7 +44,7 @@ def layernorm(walk: Walk, layer: Layer) -> Step:
     return walk.same()
 
 
-def embedding(walk: Walk, layer: Layer) -> Step:
+def embedding(walk: ShapeWalk, layer: Layer) -> Step:
     """Infer a table lookup.
 
     Args:
@@ -65,7 +65,7 @@ def embedding(walk: Walk, layer: Layer) -> Step:
     return (walk.batch, walk.seq_len), (walk.batch, walk.seq_len, width), None
 
 
-def linear(walk: Walk, layer: Layer) -> Step:
+def linear(walk: ShapeWalk, layer: Layer) -> Step:
     """Infer a linear layer.
 
     Args:
@@ -85,7 +85,7 @@ def linear(walk: Walk, layer: Layer) -> Step:
     return source, (*source[:-1], outs), None
 
 
-def _for_linear(walk: Walk, layer: Layer, ins: int) -> Dims:
+def _for_linear(walk: ShapeWalk, layer: Layer, ins: int) -> Dims:
     last = walk.current
     name = layer.path[-1][1] if layer.path else ""
     pooled = _POOLED.search(layer.name) or _POOLED.search(name)
@@ -105,7 +105,7 @@ def _for_linear(walk: Walk, layer: Layer, ins: int) -> Dims:
     return found or (*last[:-1], ins)
 
 
-def _from_image(walk: Walk, layer: Layer, ins: int, *, pooled: bool) -> Dims:
+def _from_image(walk: ShapeWalk, layer: Layer, ins: int, *, pooled: bool) -> Dims:
     """Return what a linear layer reads after an image: its pixels, channels last, or all flattened or averaged."""
     last = walk.current
     if last[1] == ins and _in_convnext(layer) and not pooled:
@@ -118,7 +118,7 @@ def _from_image(walk: Walk, layer: Layer, ins: int, *, pooled: bool) -> Dims:
     return (walk.batch, ins)
 
 
-def attention(walk: Walk, layer: Layer) -> Step:
+def attention(walk: ShapeWalk, layer: Layer) -> Step:
     """Infer PyTorch's attention module.
 
     Args:
@@ -136,7 +136,7 @@ def attention(walk: Walk, layer: Layer) -> Step:
     return shape, shape, None
 
 
-def rnn(walk: Walk, layer: Layer) -> Step:
+def rnn(walk: ShapeWalk, layer: Layer) -> Step:
     """Infer a recurrent layer.
 
     Args:
@@ -157,7 +157,7 @@ def _merges_patches(layer: Layer) -> bool:
     return any(part in around for part in _PATCH_MERGING)
 
 
-def _is_token_model(walk: Walk) -> bool:
+def _is_token_model(walk: ShapeWalk) -> bool:
     return walk.embedding is not None or any(part in walk.root for part in _TOKEN_MODELS)
 
 

@@ -26,7 +26,7 @@ Step = tuple[Dims, Dims, int | None]
 """A layer's input, its output (empty if nothing reads it), and its parameters if they are inferred here."""
 
 
-class Walk:
+class ShapeWalk:
     """Follows a batch through the layers.
 
     Attributes:

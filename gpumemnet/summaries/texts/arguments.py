@@ -29,9 +29,6 @@ _GROUPNORM = ("num_groups", "num_features")
 def parse_arguments(text: str) -> dict[str, object]:
     """Read "3, 64, kernel_size=(7, 7), bias=False" into a mapping; positional ones have the keys "0", "1", ...
 
-    Args:
-        text: The text between the parentheses.
-
     Returns:
         Numbers, tuples of numbers, booleans or strings by key.
     """

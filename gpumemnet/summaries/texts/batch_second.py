@@ -12,9 +12,6 @@ def batch_first(summary: ModelSummary) -> ModelSummary:
 
     The proof is an embedding that makes [tokens, batch, width] and a final output that begins with the batch again.
     Other such models are refused when they are scaled (`contradictions`).
-
-    Args:
-        summary: The parsed text.
     """
     order = _tokens_and_batch(summary)
     if order is None:

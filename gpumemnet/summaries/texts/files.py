@@ -26,6 +26,15 @@ def read_text(path: str | Path) -> str:
     Raises:
         SummaryError: Missing, unreadable, not a regular file, too large, or not text.
     """
+    return text_of(read_bytes(path), str(path))
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """Read a small file.
+
+    Raises:
+        SummaryError: Missing, unreadable, not a regular file, or too large.
+    """
     name = str(path)
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -38,9 +47,21 @@ def read_text(path: str | Path) -> str:
             fix = f"run: chmod u+r {shlex.quote(name)}"
         raise SummaryError(path=name, problem=reason.lower(), fix=fix) from exc
     try:
-        data = _read(descriptor, name)
+        return _read(descriptor, name)
     finally:
         os.close(descriptor)
+
+
+def text_of(data: bytes, name: str) -> str:
+    """Return the text of a file with its line ends, without a byte order mark.
+
+    Args:
+        data: Its bytes.
+        name: What the message calls it.
+
+    Raises:
+        SummaryError: It is not text.
+    """
     if b"\0" in data:
         if encoding := _sixteen_bits(data):
             return data.decode(encoding, errors="replace").removeprefix("\ufeff")

@@ -39,11 +39,11 @@ def check(summary: ModelSummary, *, path: str) -> None:
         raise SummaryError(path=path, line=layer.line, problem=problem, fix=fix)
 
 
-Finding = tuple[Layer, str, str]
+UnknownSize = tuple[Layer, str, str]
 """A layer, the problem and the fix."""
 
 
-def _in_tree(summary: ModelSummary) -> Iterator[Finding]:
+def _in_tree(summary: ModelSummary) -> Iterator[UnknownSize]:
     """Yield layers of `print(model)` that have weights by their name and show no sizes."""
     held = {pair for layer in summary.layers if layer.params for pair in layer.path}
     for layer in summary.layers:
@@ -72,7 +72,7 @@ def _sizeless(layer: Layer) -> bool:
     return not layer.params and not kinds.is_known(layer.kind) and bool(re.search(_NAMED_SO, layer.kind))
 
 
-def _in_keras(summary: ModelSummary) -> Iterator[Finding]:
+def _in_keras(summary: ModelSummary) -> Iterator[UnknownSize]:
     """Yield models inside a Keras model, and layers with open sides."""
     for layer in summary.layers:
         if not layer.params and not layer.output_shapes:

@@ -3,7 +3,7 @@
 Optimizer, precision, checkpointing and sequence length change a step in ways that only a trace shows: for other values
 the file is refused with the call that makes the right one. Between traced batch sizes, every number of a profile is
 interpolated linearly: tensors grow in proportion, and the effect of the allocator's segments stays within the bound
-(tests/unit/gpumemnet_trace/test_save.py compares with traces). Beyond them there is no answer.
+(tests/unit/gpumemnet_trace/saved/test_save.py compares with traces). Beyond them there is no answer.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ _GAP = 3
 
 
 @dataclass
-class _Row:
+class _ModuleCall:
     """One call of a module, in the order in which calls begin."""
 
     module: nn.Module
@@ -46,7 +46,7 @@ def of_model(model: nn.Module, inputs: Sequence[InputSpec]) -> str:
     Raises:
         TraceError: The model does not run on these inputs.
     """
-    rows: list[_Row] = []
+    rows: list[_ModuleCall] = []
     try:
         with pretended_cuda(), torch.no_grad():
             move_to_cuda(model, None)
@@ -74,14 +74,16 @@ def of_model(model: nn.Module, inputs: Sequence[InputSpec]) -> str:
 
 
 @contextmanager
-def _watched(model: nn.Module, rows: list[_Row]) -> Iterator[None]:
+def _watched(model: nn.Module, rows: list[_ModuleCall]) -> Iterator[None]:
     """Record every call of every module inside; nested calls become children."""
     names = {id(module): name.rpartition(".")[2] for name, module in model.named_modules()}
-    open_rows: list[_Row] = []
+    open_rows: list[_ModuleCall] = []
     seen: set[int] = set()
 
     def begins(module: nn.Module, args: Any, kwargs: Any) -> None:
-        row = _Row(module, names.get(id(module)) or type(module).__name__, len(open_rows), id(module) in seen)
+        row = _ModuleCall(
+            module, names.get(id(module)) or type(module).__name__, len(open_rows), id(module) in seen
+        )
         seen.add(id(module))
         first = next((t for t in tree_leaves((args, kwargs)) if isinstance(t, Tensor)), None)
         row.input = () if first is None else tuple(first.shape)
@@ -110,7 +112,7 @@ def _plain(output: Any) -> Any:
     return list(output.values()) if isinstance(output, Mapping) else output
 
 
-def _numbers(rows: list[_Row]) -> list[int]:
+def _numbers(rows: list[_ModuleCall]) -> list[int]:
     """Return each row's number among those of its depth."""
     counts: dict[int, int] = {}
     found = []
@@ -128,7 +130,7 @@ def _parameters(module: nn.Module, called: set[int]) -> Iterator[nn.Parameter]:
             yield from _parameters(child, called)
 
 
-def _cells(row: _Row, number: int, called: set[int], counted: set[int]) -> tuple[str, ...]:
+def _cells(row: _ModuleCall, number: int, called: set[int], counted: set[int]) -> tuple[str, ...]:
     """Return the cells of a row; weights that an earlier row has counted, such as tied ones, are repeated."""
     kind = type(row.module).__name__
     tree = "│    " * (row.depth - 1) + ("└─" if row.depth > 1 else "├─") if row.depth else ""
@@ -156,7 +158,7 @@ def _shape(sizes: Sequence[int]) -> str:
     return f"[{', '.join(map(str, sizes))}]" if sizes else "--"
 
 
-def _totals(model: nn.Module, rows: list[_Row], rule: str) -> Iterator[str]:
+def _totals(model: nn.Module, rows: list[_ModuleCall], rule: str) -> Iterator[str]:
     every = list(model.parameters())
     trained = sum(p.numel() for p in every if p.requires_grad)
     total = sum(p.numel() for p in every)

@@ -11,11 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gpumemnet.tracing.script.files import MAX_FILE_BYTES
 from gpumemnet.tracing.script.processes import end_with_parent
-from gpumemnet.units import MIB
 
-MAX_FILE_BYTES = 256 * MIB
-"""Maximum size of a file; a script that writes more has run further than intended."""
 CPU_SHARE = 2.0
 """CPU time per process as a multiple of the wall time limit; it ends processes after their starter was killed."""
 _ENDS = (signal.SIGTERM, signal.SIGHUP)

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from gpumemnet.tracing.script.files import STARTED_IN
+from gpumemnet.tracing.script.files import MAX_FILE_BYTES, STARTED_IN
+from gpumemnet.units import MIB
 
 _OF_VALUES = ("AssertionError", "IndexError", "KeyError", "RuntimeError", "ValueError", "ZeroDivisionError")
 OF_RANKS = ("ChildFailedError", "ProcessExitedException", "CalledProcessError")
@@ -21,7 +22,14 @@ _START = os.path.join(os.environ.get(STARTED_IN, ""), "")
 _FRAME = re.compile(r'^ *File "([^"]+)", line (\d+)', re.MULTILINE)
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|/gpumemnet/tracing/")
 END_OF_INPUT = "EOF when reading a line"
-ASKED = "it reads typed input, which a trace cannot give: pass the input as an argument"
+READS_INPUT = "it reads typed input, which a trace cannot give: pass the input as an argument"
+
+TOO_LARGE = (
+    f"it wrote more than {MAX_FILE_BYTES // MIB} MiB into one file, the limit of a trace: write or download that file "
+    "beforehand, or only after two steps"
+)
+_WRITTEN = re.compile(r"File too large|\b\d+ requested and \d+ written")
+"""What the system, and NumPy instead of it, say of a file that reached the limit."""
 
 
 class Failures:
@@ -60,11 +68,7 @@ class Failures:
 
 
 def first_of(error: BaseException) -> BaseException:
-    """Return the first exception of a chain: libraries' later ones say less.
-
-    Args:
-        error: The exception that ended a script.
-    """
+    """Return the first exception of a chain: libraries' later ones say less."""
     met = {id(error)}  # `raise error from error` is its own cause
     while (cause := error.__cause__) is not None and id(cause) not in met:
         met.add(id(cause))
@@ -73,11 +77,7 @@ def first_of(error: BaseException) -> BaseException:
 
 
 def place_of(error: BaseException) -> tuple[str, int]:
-    """Return the user's file and line that raised an exception; ("", 0) if unknown.
-
-    Args:
-        error: The exception, with its traceback.
-    """
+    """Return the user's file and line that raised an exception; ("", 0) if unknown."""
     frames, trace = [], error.__traceback__
     while trace is not None:
         frames.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
@@ -103,11 +103,7 @@ def from_process(words: str) -> tuple[str, tuple[str, int]]:
 
 
 def at(place: tuple[str, int]) -> str:
-    """Return a place as text after a comma; "" if unknown.
-
-    Args:
-        place: File and line.
-    """
+    """Return a place as text after a comma; "" if unknown."""
     file, number = place
     return f", at {file.removeprefix(_START)}:{number}" if file else ""
 
@@ -134,8 +130,19 @@ def of_trace(kind: str, words: str) -> str:
     if "_share_fd_: only available on CPU" in words or "_share_filename_: only available on CPU" in words:
         return "it shares tensors of the GPU with its own processes, and a trace runs one: try it with one process"
     if END_OF_INPUT in words:
-        return ASKED
+        return READS_INPUT
+    if reached_limit(words):
+        return TOO_LARGE
     return words if kind == "TraceError" else ""
+
+
+def reached_limit(words: str) -> bool:
+    """Return whether an error's message says that a file reached the limit of a trace.
+
+    >>> reached_limit("[Errno 27] File too large: 'a'"), reached_limit("No space left on device")
+    (True, False)
+    """
+    return _WRITTEN.search(words) is not None
 
 
 def why(kind: str, words: str, *, read: bool = False, place: tuple[str, int] = ("", 0)) -> str:
@@ -148,7 +155,7 @@ def why(kind: str, words: str, *, read: bool = False, place: tuple[str, int] = (
         place: File and line of the exception, if known.
     """
     if limit := of_trace(kind, words):
-        return limit
+        return limit + (at(place) if limit == TOO_LARGE else "")
     after = AFTER_READING if read and kind in _OF_VALUES else ""
     message, of_process = from_process(words)
     if message:

@@ -1,4 +1,6 @@
-"""Names shared by `start` and the script that it started."""
+"""Names and limits shared by `start` and the script that it started."""
+
+from gpumemnet.units import MIB
 
 FOLDER = "RAD_SCRIPT_FOLDER"
 """Environment variable: the folder with the start hook and the results."""
@@ -11,3 +13,5 @@ RESULT, FAILED, COURSE = "result.rad", "failed.txt", "course.json"
 step."""
 HOOKED = "in-front"
 """A file that each Python maps into memory when it starts, if the hook was loaded there."""
+MAX_FILE_BYTES = 256 * MIB
+"""Maximum size of a file; a script that writes more has run further than intended."""

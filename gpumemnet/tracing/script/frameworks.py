@@ -43,29 +43,17 @@ _ALONE = ("optax",)
 
 
 def line(name: str) -> str:
-    """Return the message for the user.
-
-    Args:
-        name: Name of the framework.
-    """
+    """Return the message for the user."""
     return f"it trains with {name}, and a trace sees only PyTorch; {WAYS[name]}"
 
 
 def missing(module: str) -> str:
-    """Return the framework of a missing module; "" if none.
-
-    Args:
-        module: Its name, possibly with submodules.
-    """
+    """Return the framework of a missing module; "" if none."""
     return _NAMES.get(module.partition(".")[0], "")
 
 
 def watch(folder: str) -> None:
-    """End this process when one of the frameworks begins to train in it.
-
-    Args:
-        folder: Folder for the message.
-    """
+    """End this process when one of the frameworks begins to train in it."""
     process = os.getpid()
 
     def is_there(name: str) -> bool:

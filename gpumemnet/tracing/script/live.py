@@ -27,8 +27,8 @@ from gpumemnet.tracing.script.libraries import (
 )
 from gpumemnet.tracing.script.libraries.evaluation import Evaluations
 from gpumemnet.tracing.script.loaders import tensors_in
+from gpumemnet.tracing.script.observations import ScriptObservations
 from gpumemnet.tracing.script.rounds import MORE, SELDOM, STEPS, alive
-from gpumemnet.tracing.script.seen import Seen
 from gpumemnet.tracing.script.streams import Streams
 from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
 from gpumemnet.tracing.trace.recording.recorder import Recorder
@@ -39,19 +39,15 @@ PASSES = 64
 
 
 def begin(folder: str) -> None:
-    """Pretend a GPU from now on, in this process.
-
-    Args:
-        folder: Folder for the result.
-    """
-    run = Run(Path(folder))
+    """Pretend a GPU from now on, in this process."""
+    run = ScriptRun(Path(folder))
     run.watch()
     mixed.enter(run.stack, run.recorder)
     distributed.counted(run.stack)
     kernels.left_out()
 
 
-class Run:
+class ScriptRun:
     """One script's run.
 
     Attributes:
@@ -64,7 +60,7 @@ class Run:
         self.stack = ExitStack()
         self._passes = 0
         self._folder, self._process, self._depth = folder, os.getpid(), 0
-        self._seen = Seen(settings=pretend.Settings(warn=self.recorder.assumptions.warnings))
+        self._seen = ScriptObservations(settings=pretend.Settings(warn=self.recorder.assumptions.warnings))
         self._evaluations, self._saves, self._failures = (
             Evaluations(self.recorder),
             checkpoints.Saves(),

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from gpumemnet.tracing.script.workers import Worker
+from gpumemnet.tracing.script.workers import WorkerIterator
 from gpumemnet.tracing.trace.uncertainty import UNREAD_TIMES, growth
 
 ALWAYS = 4
@@ -72,7 +72,7 @@ def pretended(settings: Any) -> None:
     def largest_soon(self: Any) -> Any:
         batches = begin(self)
         if self in workers:
-            batches = Worker(self, batches)  # type: ignore[assignment]
+            batches = WorkerIterator(self, batches)  # type: ignore[assignment]
         if self not in largest:
             seen = Looked(batches, count_of(self))
             largest[self] = seen
@@ -169,11 +169,7 @@ def assumed(share: float) -> str:
 
 
 def count_of(loader: Any) -> int | None:
-    """Return the number of a loader's batches; None if it does not tell.
-
-    Args:
-        loader: The script's.
-    """
+    """Return the number of a loader's batches; None if it does not tell."""
     try:
         return len(loader)
     except (TypeError, NotImplementedError):

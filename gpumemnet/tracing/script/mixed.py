@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
-from gpumemnet.tracing.script import become
+from gpumemnet.tracing.script import tensor_classes
 from gpumemnet.tracing.script.libraries import legacy
 from gpumemnet.tracing.trace.build import LARGE_ELEMENTS, skip_inits
 from gpumemnet.tracing.trace.cuda.device import CudaFakeMode, pretended_cuda, replaced
@@ -54,7 +54,7 @@ class MixedMode(CudaFakeMode):
             return _zeros(args[0], kwargs.get("dtype"))
         if func is aten.copy_.default and fake:
             return args[0]
-        if kind == "meta" and (_Meta.asked or _asks_for_meta()):
+        if kind == "meta" and (_Meta.requested or _defaults_to_meta()):
             return func(*args, **kwargs) if not fake else _shapes(func, args, kwargs)
         if fake:
             return super().__torch_dispatch__(func, types, args, kwargs)
@@ -81,13 +81,13 @@ class _Meta:
 
     Attributes:
         used: Whether the script made any.
-        asked: Whether the current call is on these alone, or names that device.
+        requested: Whether the current call is on these alone, or names that device.
     """
 
-    used = asked = False
+    used = requested = False
 
 
-def _asks_for_meta() -> bool:
+def _defaults_to_meta() -> bool:
     """Return whether the script set "meta" as its default device, which calls are given after `ScriptCalls`."""
     current = getattr(torch.utils._device, "CURRENT_DEVICE", None)
     return current is not None and current.type == "meta"
@@ -149,18 +149,18 @@ class ScriptCalls(TorchFunctionMode):
         if func in _ELEMENT and _is_plain(*args):
             with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
                 return func(*args)
-        if not _Meta.asked and _names_meta(args, kwargs):
-            _Meta.used = _Meta.asked = True
+        if not _Meta.requested and _names_meta(args, kwargs):
+            _Meta.used = _Meta.requested = True
             try:
                 return func(*args, **kwargs)
             finally:
-                _Meta.asked = False
+                _Meta.requested = False
         first = args[0] if args else None
         if isinstance(first, Tensor):
             if func == _IS_META and on_cuda(first):
                 return False  # fake tensors count as meta; libraries would treat existing ones as waiting to be filled
             if func == _SET_DATA and on_cuda(args[1]) and not isinstance(first, FakeTensor):
-                return become.become(first, args[1])
+                return tensor_classes.become(first, args[1])
             if func is Tensor.__format__ and on_cuda(first) and not first.dim():
                 return format(first.item(), args[1])
             if func is Tensor.type:
@@ -204,14 +204,14 @@ def enter(stack: ExitStack, recorder: Recorder) -> None:
     # An optimizer made before the model moved keeps its parameters: they move by swapping.
     if hasattr(torch.__future__, "set_swap_module_params_on_conversion"):
         torch.__future__.set_swap_module_params_on_conversion(True)
-        torch.utils.swap_tensors = become.swap
+        torch.utils.swap_tensors = tensor_classes.swap
     else:  # before 2.3 they are recreated, and an optimizer must be made after the model moved
         torch.__future__.set_overwrite_module_params_on_conversion(True)
     stack.enter_context(skip_inits())
     stack.enter_context(pretended_cuda(MixedMode))
-    stack.enter_context(replaced(Tensor, "_make_subclass", staticmethod(become.of_class)))
-    stack.enter_context(replaced(FakeTensor, "__new__", staticmethod(become.of_same_class)))
-    stack.enter_context(replaced(FakeTensor, "__copy__", become.copied))
+    stack.enter_context(replaced(Tensor, "_make_subclass", staticmethod(tensor_classes.of_class)))
+    stack.enter_context(replaced(FakeTensor, "__new__", staticmethod(tensor_classes.of_same_class)))
+    stack.enter_context(replaced(FakeTensor, "__copy__", tensor_classes.copied))
     legacy.pretended(stack)
     stack.enter_context(ScriptCalls())
     stack.enter_context(recorder)

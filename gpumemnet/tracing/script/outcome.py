@@ -19,7 +19,7 @@ from gpumemnet.tracing.script import torch_settings
 from gpumemnet.tracing.script.files import COMMAND
 from gpumemnet.tracing.script.libraries import sharded
 from gpumemnet.tracing.script.libraries.data_parallel import DistributedDataParallel
-from gpumemnet.tracing.script.seen import Seen, users
+from gpumemnet.tracing.script.observations import ScriptObservations, users
 from gpumemnet.tracing.trace import course as courses
 from gpumemnet.tracing.trace import memory_of
 from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda
@@ -30,7 +30,7 @@ from gpumemnet.tracing.trace.uncertainty import widened
 from gpumemnet.training import TrainingSetup
 
 
-def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
+def saved_profile(seen: ScriptObservations, recorder: Recorder) -> SavedProfile:
     """Return the profile of the recorded steps.
 
     Args:
@@ -98,7 +98,7 @@ def saved_profile(seen: Seen, recorder: Recorder) -> SavedProfile:
     )
 
 
-def course(seen: Seen, recorder: Recorder) -> str:
+def course(seen: ScriptObservations, recorder: Recorder) -> str:
     """Return memory over the last step as JSON; "" if no step is complete; only a plot needs it.
 
     Args:
@@ -114,7 +114,7 @@ def course(seen: Seen, recorder: Recorder) -> str:
         return ""
 
 
-def text(seen: Seen, stack: ExitStack) -> str:
+def text(seen: ScriptObservations, stack: ExitStack) -> str:
     """Return the model's text: a table with shapes if it ran, else what print shows; "" if there is no model yet.
 
     Args:
@@ -134,7 +134,7 @@ def text(seen: Seen, stack: ExitStack) -> str:
         return printed
 
 
-def _mark(seen: Seen, recorder: Recorder, model: nn.Module) -> None:
+def _mark(seen: ScriptObservations, recorder: Recorder, model: nn.Module) -> None:
     trained = seen.trained()
     recorder.mark((p.grad for p in trained), "gradients")
     copies = [m for m in gc.get_objects() if issubclass(type(m), DistributedDataParallel)]
@@ -144,7 +144,7 @@ def _mark(seen: Seen, recorder: Recorder, model: nn.Module) -> None:
     recorder.mark([*trained, *model.parameters(), *model.buffers()], "parameters")
 
 
-def _model(seen: Seen) -> nn.Module:
+def _model(seen: ScriptObservations) -> nn.Module:
     """Return the largest live module among those that hold an optimizer's parameters; if none does, among all.
 
     No module does if 32-bit copies are trained, from which the module's 16-bit weights are copied.

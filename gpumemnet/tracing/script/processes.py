@@ -159,11 +159,7 @@ def _children(*, ended: bool = False) -> dict[int, list[int]]:
 
 
 def resident_bytes(process: int) -> int:
-    """Return the resident memory of a process; 0 once it has ended.
-
-    Args:
-        process: Its id.
-    """
+    """Return the resident memory of a process; 0 once it has ended."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     except (OSError, IndexError):

@@ -43,11 +43,7 @@ class Rounds:
         self._expected: WeakSet[torch.optim.Optimizer] = WeakSet()
 
     def begin(self, optimizer: torch.optim.Optimizer) -> None:
-        """Record that an optimizer begins a step.
-
-        Args:
-            optimizer: An optimizer of the script.
-        """
+        """Record that an optimizer begins a step."""
         key = _key(optimizer)
         if not self._made:
             self._expected.update(alive())

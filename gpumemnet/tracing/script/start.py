@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import stat
 import tempfile
 import time
@@ -19,7 +20,7 @@ from gpumemnet.records import frozen
 from gpumemnet.tracing.saved.record import RELEASE, SavedProfile, release
 from gpumemnet.tracing.script import frameworks, processes
 from gpumemnet.tracing.script.bounds import bound, cleaned_up
-from gpumemnet.tracing.script.failures import ASKED, END_OF_INPUT, OWN
+from gpumemnet.tracing.script.failures import END_OF_INPUT, OWN, READS_INPUT, TOO_LARGE, reached_limit
 from gpumemnet.tracing.script.files import COMMAND, COURSE, FAILED, FOLDER, HOOKED, RESULT, STARTED_IN
 from gpumemnet.tracing.script.shield import shields, unhooked
 from gpumemnet.units import GIB
@@ -29,11 +30,11 @@ MAX_PROCESSES = 64
 _POLL_S = 0.1
 _LOG_TAIL = 4096
 _REFUSED = "a trace changes no files, and {} was to be changed: name another folder for results"
-_SITECUSTOMIZE = "from gpumemnet.tracing.script import inside\n\ninside.install()\n"
+_SITECUSTOMIZE = "from gpumemnet.tracing.script import startup_hook\n\nstartup_hook.install()\n"
 
 
 @frozen
-class Limits:
+class ScriptLimits:
     """Limits of the script until its steps are done.
 
     Attributes:
@@ -62,7 +63,7 @@ def run(
     command: Sequence[str],
     *,
     environment: Mapping[str, str],
-    limits: Limits | None = None,
+    limits: ScriptLimits | None = None,
     ways: Sequence[shields.Make] = shields.SHIELDS,
     course: Path | None = None,
 ) -> SavedProfile | Untraced:
@@ -83,7 +84,7 @@ def run(
     Raises:
         TraceError: The command cannot be started, or no way to protect files works.
     """
-    limits = limits or Limits()
+    limits = limits or ScriptLimits()
     folder = Path(tempfile.mkdtemp(prefix="rad-script-")).resolve()
     try:
         _prepare(folder)
@@ -138,7 +139,7 @@ def _run(
     command: list[str],
     folder: Path,
     environment: dict[str, str],
-    limits: Limits,
+    limits: ScriptLimits,
     ways: Sequence[shields.Make],
 ) -> _Why:
     """Run the command until there is a result or a limit is reached; return why a result may be missing."""
@@ -176,16 +177,22 @@ def _run(
     return _Why(ended=why, refused=f"; {_REFUSED.format(refused)}" if refused else "")
 
 
-def _beyond(started: Sequence[int], folder: Path, limits: Limits, late_s: float) -> str:
+def _beyond(started: Sequence[int], folder: Path, limits: ScriptLimits, late_s: float) -> str:
     """Return why the script must be ended now; empty if it may continue."""
     past = unhooked.first(started, f"{folder.name}/{HOOKED}")
     if past is not None:
         return unhooked.why(past, str(folder))
     if late_s > 0:
-        return f"its optimizer made no two steps within {limits.seconds:.0f} s"
+        limit = f"{limits.seconds:.0f} s, the limit of a trace"
+        return (
+            f"its optimizer made no two steps within {limit}: prepare data beforehand, or trace it with less"
+        )
     if sum(map(processes.resident_bytes, started)) > limits.resident_bytes:
-        return f"it took more than {limits.resident_bytes // GIB} GiB of memory"
-    return f"it started more than {MAX_PROCESSES} processes" if len(started) > MAX_PROCESSES else ""
+        limit = f"{limits.resident_bytes // GIB} GiB of memory, the limit of a trace"
+        return f"it took more than {limit}: trace it with less data, or fewer processes"
+    if len(started) > MAX_PROCESSES:
+        return f"it started more than {MAX_PROCESSES} processes, the limit of a trace: trace it with fewer"
+    return ""
 
 
 def _last_line(log: Path, status: int | None) -> str:
@@ -195,7 +202,9 @@ def _last_line(log: Path, status: int | None) -> str:
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip()]
     last = "".join(c if c.isprintable() else " " for c in lines[-1])[:300] if lines else "nothing"
     if END_OF_INPUT in last:
-        return ASKED
+        return READS_INPUT
+    if reached_limit(last) or status in (-signal.SIGXFSZ, 128 + signal.SIGXFSZ):
+        return TOO_LARGE
     other = frameworks.missing(last.partition("No module named '")[2].partition("'")[0])
     if other:
         return frameworks.line(other)

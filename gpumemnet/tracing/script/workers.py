@@ -16,7 +16,7 @@ SEED = 0
 """Random seed of a worker; the drawn values are not trained on."""
 
 
-class Worker:
+class WorkerIterator:
     """A loader's iterator that reads as the first of one worker.
 
     Args:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from gpumemnet.errors import TraceError
 from gpumemnet.gpu_memory.allocator.events import replay
-from gpumemnet.tracing.trace.result import TracedMemory, breakdown, margin_bytes
+from gpumemnet.tracing.trace.result import TracedMemory, breakdown
 
 if TYPE_CHECKING:
     from gpumemnet.tracing.trace.inputs import InputSpec
@@ -36,13 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["TracedMemory", "memory_of", "trace_module"]
 
 
-def trace_module(
-    spec: str,
-    *,
-    inputs: Sequence[str],
-    setup: TrainingSetup,
-    expandable_segments: bool = False,
-) -> TracedMemory:
+def trace_module(spec: str, *, inputs: Sequence[str], setup: TrainingSetup) -> TracedMemory:
     """Trace two training steps of the model that `spec` names and return its GPU memory.
 
     Args:
@@ -51,7 +45,6 @@ def trace_module(
             "Bx3x224x224"; B is the setup's batch size and S its sequence length. Unnamed ones are
             positional. The dtype defaults to float32. The input named `target` goes to the loss.
         setup: Optimizer, precision and gradient checkpointing; batch_size and seq_len fill B and S.
-        expandable_segments: The effect of `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
 
     Returns:
         Peaks of the memory that PyTorch allocates and reserves, and the purposes of the allocated bytes.
@@ -69,7 +62,7 @@ def trace_module(
     specs = inputs_of(spec, inputs, setup)
     found = target.find(spec)
     trace = session.record(lambda: target.build(found, spec), specs, setup)
-    return memory_of(trace, expandable_segments=expandable_segments)
+    return memory_of(trace)
 
 
 def inputs_of(spec: str, inputs: Sequence[str], setup: TrainingSetup) -> tuple[InputSpec, ...]:
@@ -91,20 +84,18 @@ def memory_of(trace: Trace, *, expandable_segments: bool = False) -> TracedMemor
 
     Args:
         trace: The recorded training.
-        expandable_segments: As for `trace_module`.
+        expandable_segments: The effect of `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.
     """
     peaks = replay(trace.events, pool_of=trace.pool_of, expandable_segments=expandable_segments)
-    convolution_bytes, benchmark = trace.largest_convolution_bytes(), trace.tries_algorithms()
     return TracedMemory(
         allocated_peak_bytes=peaks.allocated_bytes,
         reserved_peak_bytes=peaks.reserved_bytes,
         breakdown_bytes=breakdown(trace.events, trace.purpose_of, peaks),
         parameters=trace.parameters,
-        margin_bytes=margin_bytes(peaks.reserved_bytes, convolution_bytes, benchmark=benchmark),
-        convolution_bytes=convolution_bytes,
+        convolution_bytes=trace.largest_convolution_bytes(),
         uses_cudnn=trace.uses_cudnn(),
         uses_cublas=trace.uses_cublas(),
-        benchmark=benchmark,
+        benchmark=trace.tries_algorithms(),
         family=trace.family,
         warnings=trace.warnings,
     )

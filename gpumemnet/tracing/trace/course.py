@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from gpumemnet.errors import TraceError
-from gpumemnet.gpu_memory.allocator.events import Event
+from gpumemnet.gpu_memory.allocator.events import AllocatorCall
 from gpumemnet.gpu_memory.allocator.timeline import PHASES, Timeline
 
 MAX_POINTS = 900
@@ -15,7 +15,7 @@ MAX_POINTS = 900
 
 
 def course_of(
-    events: Sequence[Event], phase_starts: Sequence[tuple[int, str]], *, optimizers: int = 1
+    events: Sequence[AllocatorCall], phase_starts: Sequence[tuple[int, str]], *, optimizers: int = 1
 ) -> Timeline:
     """Return tensor bytes over the last step: from the end of the step before to the end of its optimizers' steps.
 
@@ -41,7 +41,7 @@ def course_of(
     return _narrowed(Timeline(level_bytes=tuple(levels), starts=starts, kept_bytes=min(levels)))
 
 
-def _levels(events: Sequence[Event]) -> list[int]:
+def _levels(events: Sequence[AllocatorCall]) -> list[int]:
     """Return the bytes before the first event and after each."""
     levels, live = [0], dict[int, int]()
     for key, n_bytes in events:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpumemnet.gpu_memory.allocator.events import Event, Peaks
+from gpumemnet.gpu_memory.allocator.events import AllocatorCall, AllocatorPeaks
 from gpumemnet.names import Family
 from gpumemnet.records import field, frozen
 from gpumemnet.units import MIB
@@ -55,7 +55,6 @@ class TracedMemory:
         breakdown_bytes: Reserved bytes at the peak by purpose, with the keys of `rad-estimate --json` except "base":
             parameters, gradients, optimizer, activations, and workspace (all else: temporaries, rounding, cache).
         parameters: Number of parameters (elements).
-        margin_bytes: Added to base + reserved_peak_bytes for the calibrated bound, which at most 1 % of jobs exceed.
         convolution_bytes: The largest workspace of one convolution.
         uses_cudnn: Whether convolutions run; their library adds to the process' base.
         uses_cublas: Likewise for products of matrices.
@@ -68,7 +67,6 @@ class TracedMemory:
     reserved_peak_bytes: int
     breakdown_bytes: dict[str, int]
     parameters: int
-    margin_bytes: int
     convolution_bytes: int = 0
     uses_cudnn: bool
     uses_cublas: bool = True
@@ -77,7 +75,9 @@ class TracedMemory:
     warnings: tuple[str, ...] = field(default=())
 
 
-def breakdown(events: Sequence[Event], purpose_of: Mapping[int, str], peaks: Peaks) -> dict[str, int]:
+def breakdown(
+    events: Sequence[AllocatorCall], purpose_of: Mapping[int, str], peaks: AllocatorPeaks
+) -> dict[str, int]:
     """Return the allocated bytes at the peak, by purpose; "workspace" is the rest of the reserved memory.
 
     Args:
@@ -100,26 +100,17 @@ def breakdown(events: Sequence[Event], purpose_of: Mapping[int, str], peaks: Pea
     return parts
 
 
-def margin_bytes(reserved_bytes: int, convolution_bytes: int, *, benchmark: bool = False) -> int:
-    """Return the margin of the bound above the estimate: a multiple of the plausible error of the trace.
-
-    Args:
-        reserved_bytes: Simulated bytes; block splitting can change them by a few per cent either way.
-        convolution_bytes: The largest workspace of a convolution; cuDNN may choose a kernel that needs more.
-        benchmark: Whether cuDNN tries its algorithms and takes the fastest.
-    """
-    return quantile_bytes(reserved_bytes, convolution_bytes, benchmark=benchmark)[-1][1]
-
-
 def quantile_bytes(
     reserved_bytes: int, convolution_bytes: int, *, benchmark: bool = False, further_bytes: int = 0
 ) -> tuple[tuple[float, int], ...]:
     """Return the margin above the estimate for each share of jobs, up to the bound's share.
 
+    Each is a multiple of the plausible error of the trace.
+
     Args:
-        reserved_bytes: As for `margin_bytes`.
-        convolution_bytes: Likewise.
-        benchmark: Likewise.
+        reserved_bytes: Simulated bytes; block splitting can change them by a few per cent either way.
+        convolution_bytes: The largest workspace of a convolution; cuDNN may choose a kernel that needs more.
+        benchmark: Whether cuDNN tries its algorithms and takes the fastest.
         further_bytes: Added at the bound's share for kinds of doubt (`uncertainty.py`), and in proportion below.
     """
     doubt = doubt_bytes(reserved_bytes, convolution_bytes)
@@ -129,5 +120,5 @@ def quantile_bytes(
 
 
 def doubt_bytes(reserved_bytes: int, convolution_bytes: int) -> int:
-    """Return the plausible size of an error; arguments as for `margin_bytes`."""
+    """Return the plausible size of an error; arguments as for `quantile_bytes`."""
     return DOUBT_FIXED_BYTES + int(DOUBT_SHARE * reserved_bytes) + convolution_bytes

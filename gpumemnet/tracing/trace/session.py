@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gpumemnet.errors import TraceError
-from gpumemnet.gpu_memory.allocator.events import Event
+from gpumemnet.gpu_memory.allocator.events import AllocatorCall
 from gpumemnet.names import Family, Precision
 from gpumemnet.records import field, frozen
 from gpumemnet.tracing.trace.build import move_to_cuda, unfilled
@@ -21,7 +21,7 @@ from gpumemnet.tracing.trace.loss import step_for, users_step
 from gpumemnet.tracing.trace.recording.convolution import Convolution, possible_bytes
 from gpumemnet.tracing.trace.recording.recorder import Recorder
 from gpumemnet.tracing.trace.recording.workspace import CUBLAS, CUDNN_ATTENTION, Workspaces
-from gpumemnet.tracing.trace.step import STEPS, Step, Training, optimizer_of, run
+from gpumemnet.tracing.trace.step import Step, TracedTraining, optimizer_of, run
 from gpumemnet.tracing.trace.target import Target
 from gpumemnet.training import TrainingSetup
 
@@ -43,7 +43,7 @@ class Trace:
         warnings: The assumptions.
     """
 
-    events: tuple[Event, ...]
+    events: tuple[AllocatorCall, ...]
     purpose_of: dict[int, str]
     phase_starts: tuple[tuple[int, str], ...]
     workspaces: dict[int, Any]
@@ -83,7 +83,6 @@ def record(
     setup: TrainingSetup,
     *,
     step: Step | None = None,
-    steps: int = STEPS,
 ) -> Trace:
     """Build a model and train it for a few steps on fake tensors.
 
@@ -92,7 +91,6 @@ def record(
         specs: The inputs.
         setup: The training setup.
         step: Computes the loss; None for the target's step or loss.
-        steps: Number of steps.
 
     Raises:
         TraceError: The model does not run on these inputs.
@@ -113,14 +111,14 @@ def record(
             move_to_cuda(model, half)
             recorder.enter("inputs")
             batch = {spec.name or str(i): _tensor(spec, half) for i, spec in enumerate(specs)}
-            training = Training(
+            training = TracedTraining(
                 model=model,
                 batch=batch,
                 step=step or _step_of(target, lambda text: warn(text, None)),
                 optimizer=target.optimizer or optimizer_of(setup),
                 setup=setup,
             )
-            run(training, recorder, steps=steps)
+            run(training, recorder)
     except (TraceError, KeyboardInterrupt):
         raise
     except Exception as exc:

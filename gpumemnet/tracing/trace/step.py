@@ -39,7 +39,7 @@ Step = Callable[[nn.Module, dict[str, Any], Script], Tensor]
 
 
 @frozen
-class Training:
+class TracedTraining:
     """A training to trace.
 
     Attributes:
@@ -71,7 +71,7 @@ def optimizer_of(setup: TrainingSetup, **how: Any) -> OptimizerFactory:
     return makers[setup.optimizer]
 
 
-def run(training: Training, recorder: Recorder, *, steps: int = STEPS) -> None:
+def run(training: TracedTraining, recorder: Recorder) -> None:
     """Train for a few steps under an active recorder.
 
     The output and the loss of a step live until the next step replaces them, so they coexist with its activations, as
@@ -80,13 +80,12 @@ def run(training: Training, recorder: Recorder, *, steps: int = STEPS) -> None:
     Args:
         training: The training.
         recorder: Notified of each phase.
-        steps: Number of steps.
     """
     model, amp = training.model, training.setup.precision is Precision.AMP
     optimizer = training.optimizer(model.parameters())
     scaler = grad_scaler(enabled=amp)
     script = Script()
-    for _ in range(steps):
+    for _ in range(STEPS):
         recorder.enter("forward")
         optimizer.zero_grad()
         with torch.autocast("cuda", dtype=torch.float16, enabled=amp):

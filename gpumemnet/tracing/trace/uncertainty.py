@@ -21,7 +21,7 @@ _NOTE = "the bound is {} MiB higher for {}"
 
 
 @frozen
-class Kind:
+class UncertaintyKind:
     """One kind of doubt.
 
     Attributes:
@@ -36,39 +36,39 @@ class Kind:
 
 
 KINDS = {
-    "branches": Kind(
+    "branches": UncertaintyKind(
         share=0.09,
         words="branches whose side was guessed",
         source="assumed: as wide as the widest measured kind, cuDNN's benchmark flag (-8 to +9 %, 30 settings, H100)",
     ),
-    "loops": Kind(
+    "loops": UncertaintyKind(
         share=0.09,
         words="loops whose number of rounds was guessed",
         source="assumed: as for branches",
     ),
-    "compiled": Kind(
+    "compiled": UncertaintyKind(
         share=0.09,
         words="the memory pools and trials of torch.compile's mode",
         source="assumed: as for branches",
     ),
-    "allocator": Kind(
+    "allocator": UncertaintyKind(
         share=0.09,
         words="settings of PyTorch's allocator",
         source="max_split_size_mb -3 to +9 %, roundup_power2_divisions -3 to +3 %: five networks, H100",
     ),
-    "emptied": Kind(
+    "emptied": UncertaintyKind(
         share=0.07,
         words="a cache that is emptied while it trains",
         source="-7 to +7 %: five networks, after each step, H100",
     ),
-    "no TF32": Kind(
+    "no TF32": UncertaintyKind(
         share=0.42,
         words="convolutions without TF32, for which cuDNN may choose others of its algorithms",
         source="-8 and +42 %: two networks of convolutions in fp32, H100",
     ),
 }
 LENGTHS = "inputs of changing size"
-STREAMS = "CUDA streams that each epoch makes anew: PyTorch keeps the memory of 32"
+STREAMS = "CUDA streams that each epoch makes again: PyTorch keeps the memory of 32"
 
 
 def growth(sizes: Sequence[int], unread_times: float) -> float:

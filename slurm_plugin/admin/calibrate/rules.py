@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from gpumemnet.calibration.fit.parts import PARTS, Part
+from gpumemnet.calibration.fit.parts import PARTS, MeasuredPart
 from gpumemnet.calibration.fit.site_table import Table, merged, rows
 from gpumemnet.calibration.fit.site_table import as_text as table_text
 from gpumemnet.errors import GpuMemNetError
@@ -25,11 +25,7 @@ COMMAND = "rad calibrate --deep"
 
 
 def plan(out: Path) -> str:
-    """Return what would be measured, and how long it takes.
-
-    Args:
-        out: Path of the table.
-    """
+    """Return what would be measured, and how long it takes."""
     lines = [f"{part.name:<16}{part.takes_s:>4} s  {part.measures}" for part in PARTS]
     return "\n".join(
         [*lines, f"{'together':<16}{sum(part.takes_s for part in PARTS):>4} s  then {out} is written"]
@@ -78,7 +74,7 @@ def measure(
 
 
 def _measure(
-    part: Part,
+    part: MeasuredPart,
     seen: dict[str, Mapping[str, Any]],
     python: str,
     env: Mapping[str, str],

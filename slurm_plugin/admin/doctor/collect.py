@@ -37,7 +37,7 @@ from slurm_plugin.core.process.run import run
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.gpus.source import timely_telemetry
 from slurm_plugin.monitor.window import read_window, settings_in
-from slurm_plugin.mps.node import CONTROL
+from slurm_plugin.mps.servers import CONTROL
 from slurm_plugin.slurm.environment import slurm_environment
 from slurm_plugin.slurm.files.conf_files import controllers_of, find_slurm_conf, keeps_accounts
 from slurm_plugin.slurm.files.conf_lines import ConfFile, read_conf
@@ -64,7 +64,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
     slurm_conf = find_slurm_conf(used.paths.slurm_conf, env)
     slurm = None if slurm_conf is None else read_conf(slurm_conf)
     settings = {} if slurm is None else slurm.settings
-    live, limits = _asked(slurm_conf)
+    live, limits = _slurm_answers(slurm_conf)
     version = installed_version()
     scripts = hook_scripts(slurm, slurm_conf, version)
     readings, readings_error = _readings(used, clock)
@@ -86,6 +86,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         config_readable=_for_everybody(config_path),
         config_copied=copied_at_s(config_path) is not None,
         slurm_conf_path=slurm_conf,
+        slurm_conf_of_shell=slurm_conf != find_slurm_conf(used.paths.slurm_conf, {}),
         slurm=slurm,
         gres=None if slurm_conf is None else read_conf(slurm_conf.with_name("gres.conf")),
         cgroup=None if slurm_conf is None else read_conf(slurm_conf.with_name("cgroup.conf")),
@@ -112,6 +113,7 @@ def gather(config_path: Path, env: Mapping[str, str], clock: Clock) -> Facts:
         radd=radd.state,
         undecided=radd.undecided,
         radd_key=radd.key,
+        radd_slurm=radd.slurm,
         settings=in_use(used, config_path),
         settings_of={"radd": radd.settings, "rad-monitor": settings_in(run_folder)},
         full=tuple(
@@ -164,7 +166,7 @@ def _for_everybody(path: Path) -> bool:
         return True
 
 
-def _asked(slurm_conf: Path | None) -> tuple[Live | None, tuple[Limit, ...] | None]:
+def _slurm_answers(slurm_conf: Path | None) -> tuple[Live | None, tuple[Limit, ...] | None]:
     """Return the answers of slurmctld and slurmdbd; None for one that does not answer or does not exist."""
     if slurm_conf is None:  # scontrol would search the DNS for a controller until its time-out
         return None, None

@@ -13,6 +13,7 @@ from slurm_plugin.admin.ask_radd import ask_radd
 from slurm_plugin.admin.own_files.manifest import read_installed, why_left_alone
 from slurm_plugin.core.comments.signed_comment import fingerprint, read_key
 from slurm_plugin.core.errors import CommandError, ConfigError
+from slurm_plugin.core.files.regular import opened
 from slurm_plugin.core.process.run import find_program, run
 from slurm_plugin.core.units import MIB
 
@@ -42,12 +43,14 @@ class Radd(NamedTuple):
         undecided: How many submissions it missed within the last day, if any.
         key: Fingerprint of the key that it signs with; "" if unknown.
         settings: Its `in_use`; "" if unknown.
+        slurm: Version of Slurm that it decides for; "" if unknown.
     """
 
     state: str | None = None
     undecided: int = 0
     key: str = ""
     settings: str = ""
+    slurm: str = ""
 
 
 def key_fingerprint(path: Path) -> str:
@@ -89,10 +92,10 @@ def text_of(path: str | None) -> str | None:
     if not path:
         return None
     try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
+        with open(path, encoding="utf-8", errors="replace", opener=opened) as file:
+            return file.read()
     except OSError:
         return None
-    return text
 
 
 def joined(paths: Iterable[str]) -> str | None:
@@ -168,7 +171,8 @@ def ping(path: str) -> Radd:
     missed = total if isinstance(age_s, int) and age_s < DAY_S and isinstance(total, int) else 0
     leaves = answer.get("leaves_jobs")
     state = f"as it found when it started, {leaves}" if leaves else "ok"
-    return Radd(state, missed, str(answer.get("key", "")), str(answer.get("settings", "")))
+    key, settings, slurm = (str(answer.get(name, "")) for name in ("key", "settings", "slurm"))
+    return Radd(state, missed, key, settings, slurm)
 
 
 def units() -> dict[str, str]:

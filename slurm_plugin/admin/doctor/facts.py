@@ -1,4 +1,4 @@
-"""Facts that `rad doctor`'s checks need, as far as visible from this machine, read once (gather.py)."""
+"""Facts that `rad doctor`'s checks need, as far as visible from this machine, read once (collect.py)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Facts:
         config_readable: Whether every user may read it, as sbatch and rad-estimate do.
         config_copied: Whether hooks have kept a copy of it, for when it is broken.
         slurm_conf_path: slurm.conf.
+        slurm_conf_of_shell: Whether only SLURM_CONF of this process names it.
         slurm: Its content.
         gres: gres.conf next to it.
         cgroup: cgroup.conf next to it.
@@ -46,13 +47,14 @@ class Facts:
         radd: radd's report on itself, or why it does not answer.
         undecided: Submissions without a decision, as reported to radd since its start, if any within the last day.
         radd_key: Fingerprint of the key that radd signs with; "" if unknown.
+        radd_slurm: Version of slurmctld that radd decides for; "" if unknown.
         settings: `in_use` of rad.toml here.
         settings_of: Daemon -> its `in_use`; "" if unknown.
         full: Folders of RAD's whose file systems are full.
         closed_log: paths.log, if radd's user may not write there; "" otherwise.
         radd_here: Whether radd belongs on this machine: its socket is here, or slurm.conf names it as controller.
         units: systemd unit -> "active", "inactive", ...
-        learned_for: `Learned.made_for` of the file that site_quantiles names; "" if there is none to be read.
+        learned_for: `LearnedQuantiles.made_for` of the file that site_quantiles names; "" if there is none to be read.
         node: This machine's short name, which may be Slurm's name of it as a node.
         detected: Hardware that slurmd detects here.
         gpu_node: Whether this machine has GPUs, real or simulated.
@@ -71,6 +73,7 @@ class Facts:
     config_readable: bool = True
     config_copied: bool = True
     slurm_conf_path: Path | None = None
+    slurm_conf_of_shell: bool = False
     slurm: ConfFile | None = None
     gres: ConfFile | None = None
     cgroup: ConfFile | None = None
@@ -90,6 +93,7 @@ class Facts:
     radd: str | None = None
     undecided: int = 0
     radd_key: str = ""
+    radd_slurm: str = ""
     settings: str = ""
     settings_of: Mapping[str, str] = field(default_factory=dict)
     full: tuple[str, ...] = ()

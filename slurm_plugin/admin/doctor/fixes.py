@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.slurm.files.conf_lines import ConfFile, Line, lines_of
+from slurm_plugin.core.config.lines import places_in
+from slurm_plugin.slurm.files.conf_lines import ConfFile, ConfLine, lines_of
 
 _FIRST_PAIR = re.compile(r"\w+\s*=\s*[^\s\\]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class LineChange:
     """Replacement of lines in a file.
 
     Attributes:
@@ -40,7 +41,7 @@ class Change:
     def applied(self, text: str) -> str:
         r"""Return the file's text after the change.
 
-        >>> Change(path=Path("f"), first=2, count=1, new="B").applied("a\nb\nc\n")
+        >>> LineChange(path=Path("f"), first=2, count=1, new="B").applied("a\nb\nc\n")
         'a\nB\nc\n'
         """
         lines = lines_of(text)
@@ -50,7 +51,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class RunCommand:
     """Command that fixes a finding.
 
     Attributes:
@@ -64,19 +65,19 @@ class Run:
         return f"run: {shlex.join(self.argv)}"
 
 
-FixAction = Change | Run
+FixAction = LineChange | RunCommand
 
 
-def command(text: str) -> Run:
+def command(text: str) -> RunCommand:
     """Return a command parsed from shell notation.
 
     >>> str(command("chmod 600 /etc/rad/key"))
     'run: chmod 600 /etc/rad/key'
     """
-    return Run(argv=tuple(shlex.split(text)))
+    return RunCommand(argv=tuple(shlex.split(text)))
 
 
-def setting(conf: ConfFile | None, path: Path, name: str, value: str) -> Change:
+def setting(conf: ConfFile | None, path: Path, name: str, value: str) -> LineChange:
     """Return the change that sets a setting.
 
     Args:
@@ -90,7 +91,7 @@ def setting(conf: ConfFile | None, path: Path, name: str, value: str) -> Change:
     return _in_place(at, path, (at and _replaced(at.raw, name, pair)) or pair)
 
 
-def record(conf: ConfFile, index: int, path: Path, key: str, value: str) -> Change:
+def record(conf: ConfFile, index: int, path: Path, key: str, value: str) -> LineChange:
     """Return the change that sets a key of a record.
 
     Args:
@@ -110,7 +111,7 @@ def record(conf: ConfFile, index: int, path: Path, key: str, value: str) -> Chan
     return _in_place(at, path, (at and _replaced(at.raw, key, pair)) or _replaced(text, key, pair) or text)
 
 
-def toml(text: str, path: Path, table: str, key: str, value: str) -> Change:
+def toml(text: str, path: Path, table: str, key: str, value: str) -> LineChange:
     r"""Return the change that sets a key in a TOML file.
 
     Args:
@@ -123,18 +124,15 @@ def toml(text: str, path: Path, table: str, key: str, value: str) -> Change:
     >>> print(toml('[a]\nx = 1\n[b]\nx = 2\n', Path("f"), "b", "x", "3"))
     f:4: x = 3
     """
-    now, new = "", f"{key} = {value}"
-    lines = lines_of(text)
+    new = f"{key} = {value}"
     head = None if table else 0
-    for number, line in enumerate(lines, 1):
-        if found := re.match(r"\s*\[([^\]]+)\]", line):
-            now = re.sub(r"[\s\"']", "", found[1])
-            head = number if now == table else head
-        elif now == table and re.match(rf"\s*{re.escape(key)}\s*=", line):
-            return Change(path=path, first=number, count=1, new=new)
+    for number, now, name in places_in(text):
+        if now == table and name == key:
+            return LineChange(path=path, first=number, count=1, new=new)
+        head = number if now == table and not name else head
     if head is None:
-        return Change(path=path, new=f"[{table}]\n{new}")
-    return Change(path=path, first=head + 1, new=new)
+        return LineChange(path=path, new=f"[{table}]\n{new}")
+    return LineChange(path=path, first=head + 1, new=new)
 
 
 def shown(actions: Sequence[FixAction]) -> str:
@@ -161,7 +159,7 @@ def _replaced(raw: str, key: str, pair: str) -> str | None:
     return None
 
 
-def _in_place(at: Line | None, path: Path, new: str) -> Change:
+def _in_place(at: ConfLine | None, path: Path, new: str) -> LineChange:
     if at is None:
-        return Change(path=path, new=new)
-    return Change(path=at.path, first=at.first, count=at.last - at.first + 1, new=new)
+        return LineChange(path=path, new=new)
+    return LineChange(path=at.path, first=at.first, count=at.last - at.first + 1, new=new)

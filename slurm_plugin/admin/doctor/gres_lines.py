@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Fix
-from slurm_plugin.admin.doctor.fixes import Change
+from slurm_plugin.admin.doctor.fixes import LineChange
 from slurm_plugin.admin.doctor.slurm_state import (
     gpu_nodes,
     gpus_of,
@@ -36,7 +36,7 @@ def missing_lines(facts: Facts) -> Fix:
             new += [f"Name=gpu File={file}", f"Name=shard Count={each} File={file}"]
     if not new or not each:
         return "add Name=shard Count=... File=... for every GPU: see gres_conf/gres.conf"
-    return Change(path=in_slurm_folder(facts, "gres.conf"), new="\n".join(new))
+    return LineChange(path=in_slurm_folder(facts, "gres.conf"), new="\n".join(new))
 
 
 def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:
@@ -79,11 +79,7 @@ def shard_lines(facts: Facts, missing: Collection[str]) -> list[str]:
 
 
 def is_instance(line: Mapping[str, str]) -> bool:
-    """Return whether a line of gres.conf is about MIG instances: by type, or by the devices of their capabilities.
-
-    Args:
-        line: The line.
-    """
+    """Return whether a line of gres.conf is about MIG instances: by type, or by the devices of their capabilities."""
     typed = any(is_mig(item) for item in parse_gres(f"gpu:{line.get('type', '')}:1"))
     return typed or "multiplefiles" in line or "nvidia-cap" in line.get("file", "")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from slurm_plugin.admin.doctor.checks.run import examine
 from slurm_plugin.admin.doctor.collect import gather
 from slurm_plugin.admin.doctor.finding import Finding
-from slurm_plugin.admin.doctor.fixes import FixAction, Run
+from slurm_plugin.admin.doctor.fixes import FixAction, RunCommand
 from slurm_plugin.core.clock import Clock
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unseen": "?   "}
@@ -56,7 +56,7 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 
 def _action(action: FixAction) -> dict[str, object]:
-    if isinstance(action, Run):
+    if isinstance(action, RunCommand):
         return {"run": list(action.argv)}
     return {"file": str(action.path), "line": action.first, "lines": action.count, "new": action.new}
 

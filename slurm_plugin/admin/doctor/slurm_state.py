@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from slurm_plugin.admin.doctor.facts import Facts
-from slurm_plugin.admin.doctor.fixes import Change, FixAction, command, record, setting, toml
+from slurm_plugin.admin.doctor.fixes import FixAction, LineChange, command, record, setting, toml
 from slurm_plugin.core.booking.gres_text import count_of, is_mig, parse_gres
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.records.submission import GresItem
-from slurm_plugin.slurm.files.conf_lines import Line, expand
+from slurm_plugin.slurm.files.conf_lines import ConfLine, expand
 
 RESTART = command("systemctl restart slurmctld")
 
@@ -32,29 +32,28 @@ def partitions(facts: Facts) -> dict[str, Mapping[str, str]]:
     """Return each partition and its properties, names in lower case."""
     if facts.live is not None:
         return dict(facts.live.partitions)
-    found: dict[str, Mapping[str, str]] = {}
-    default: Mapping[str, str] = {}
-    for row in () if facts.slurm is None else facts.slurm.lines:
-        name = row.get("partitionname", "")
-        if name.upper() == "DEFAULT":
-            default = {**default, **row}
-        elif name:
-            found[name] = {**default, **row}
-    return found
+    return _lines_by_name(facts, lambda line: (line.get("partitionname", ""),))
 
 
 def nodes(facts: Facts) -> dict[str, Mapping[str, str]]:
     """Return each node and its properties, names in lower case."""
     if facts.live is not None:
         return dict(facts.live.nodes)
+    return _lines_by_name(facts, lambda line: expand(line.get("nodename", "")))
+
+
+def _lines_by_name(
+    facts: Facts, names_of: Callable[[Mapping[str, str]], Iterable[str]]
+) -> dict[str, Mapping[str, str]]:
+    """Return what slurm.conf's lines define; a line named DEFAULT completes those after it."""
     found: dict[str, Mapping[str, str]] = {}
     default: Mapping[str, str] = {}
-    for row in () if facts.slurm is None else facts.slurm.lines:
-        for name in expand(row.get("nodename", "")):
+    for line in () if facts.slurm is None else facts.slurm.lines:
+        for name in names_of(line):
             if name.upper() == "DEFAULT":
-                default = {**default, **row}
+                default = {**default, **line}
             elif name:
-                found[name] = {**default, **row}
+                found[name] = {**default, **line}
     return found
 
 
@@ -149,7 +148,7 @@ def in_slurm_folder(facts: Facts, name: str) -> Path:
     return (facts.slurm_conf_path or Path("slurm.conf")).with_name(name)
 
 
-def rad_toml(facts: Facts, table: str, key: str, value: str) -> Change:
+def rad_toml(facts: Facts, table: str, key: str, value: str) -> LineChange:
     """Return the change that sets a key in rad.toml.
 
     Args:
@@ -179,6 +178,6 @@ def row_of(facts: Facts, kind: str, name: str, key: str, value: str) -> tuple[Fi
     return ()
 
 
-def _unless_done(change: Change, at: Line | None) -> FixAction:
+def _unless_done(change: LineChange, at: ConfLine | None) -> FixAction:
     """Return a change, or slurmctld's restart if its lines stand there and slurmctld does not run with them yet."""
     return RESTART if at is not None and at.raw == change.new else change

@@ -19,9 +19,15 @@ from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.records.submission import ServerScope
 
 if TYPE_CHECKING:
-    from slurm_plugin.admin.install.slurm_files import Plan
+    from slurm_plugin.admin.install.slurm_files import SlurmFilesPlan
     from slurm_plugin.admin.install.transaction import Write
     from slurm_plugin.admin.own_files.steps import Step
+
+slurm_option = click.option(
+    "--slurm",
+    "slurm_etc",
+    help="Folder of slurm.conf; default: that of $SLURM_CONF or rad.toml, else /etc/slurm.",
+)
 
 
 @click.command(cls=Command)
@@ -34,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
 )
-@click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
+@slurm_option
 @click.option("--partition", help="The partition that shares GPUs; default: from rad.toml, else gpu.")
 @click.option(
     "--mode",
@@ -78,7 +84,7 @@ def install(
     root: Path,
     prefix: str,
     etc: str,
-    slurm_etc: str,
+    slurm_etc: str | None,
     partition: str | None,
     mode: str,
     node: str | None,
@@ -98,15 +104,21 @@ def install(
     """
     from slurm_plugin.admin.install import backup
     from slurm_plugin.admin.install import plan as installing
-    from slurm_plugin.admin.install.defaults import found
+    from slurm_plugin.admin.install.defaults import found, named_slurm_conf, slurm_folder
+    from slurm_plugin.admin.install.slurm_files_text import as_text as changes_text
     from slurm_plugin.admin.own_files.steps import as_text
     from slurm_plugin.admin.own_files.values import install_values
+    from slurm_plugin.admin.users import id_of
     from slurm_plugin.slurm.files.conf_files import keeps_accounts, settings_of
 
     if edit_slurm and root != Path("/"):
         raise click.UsageError("--edit-slurm changes the files of this machine; it takes no --root")
-    _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)
-    there = found(root / etc.lstrip("/") / "rad.toml", root / slurm_etc.lstrip("/") / "slurm.conf", partition)
+    if slurm_user is not None:
+        id_of(slurm_user)  # radd of an unknown user would not start, and the shim would refuse its answers
+    rad_toml = root / etc.lstrip("/") / "rad.toml"
+    _undo_unfinished(rad_toml.parent, dry_run=dry_run)
+    slurm_etc = slurm_folder(slurm_etc, root, os.environ, rad_toml)
+    there = found(rad_toml, root / slurm_etc.lstrip("/") / "slurm.conf", partition)
     values, node_gpus = install_values(
         prefix=prefix,
         etc=etc,
@@ -119,6 +131,7 @@ def install(
         shard_mib=shard_mib,
         mps_server=mps_server,
         slurm_user=slurm_user or there.slurm_user,
+        slurm_conf=named_slurm_conf(slurm_etc),
         clock=SystemClock(),
     )
     places = {
@@ -133,10 +146,10 @@ def install(
     if reads_slurm:  # its own lines are shown, not those of a site that could be any
         unseen = {"show", "change"} | (set() if keeps_accounts(settings_of(slurm_conf)) else {"count"})
         steps = [step for step in steps if step.action not in unseen]
+    changed = _slurms_files(steps, values, places, node_gpus, edited=edit_slurm) if reads_slurm else None
     click.echo(as_text(steps, verbose=dry_run, edited=edit_slurm))
-    changed = None
-    if reads_slurm:
-        changed = _slurms_files(steps, values, places, node_gpus, dry_run=dry_run, edited=edit_slurm)
+    if changed is not None:
+        click.echo(changes_text(changed, places, dry_run=dry_run, edited=edit_slurm))
     if edit_slurm and changed is not None and changed.refused:
         sys.exit(Exit.FINDINGS)
     after = {} if changed is None else dict(changed.after)
@@ -182,13 +195,11 @@ def _slurms_files(
     places: Mapping[str, str],
     node_gpus: Sequence[Mapping[str, str]],
     *,
-    dry_run: bool,
     edited: bool,
-) -> Plan:
-    """Return the changes of Slurm's files, and print them; only those that will be made are tried first."""
+) -> SlurmFilesPlan:
+    """Return the changes of Slurm's files; only those that will be made are tried first."""
     from slurm_plugin.admin.install import slurm_files
     from slurm_plugin.admin.install.plan import gpus_of_nodes
-    from slurm_plugin.admin.install.slurm_files_text import as_text
     from slurm_plugin.admin.own_files.steps import SECRET
     from slurm_plugin.slurm.files.conf_files import settings_of
     from slurm_plugin.slurm.files.installed import installed_version, plugins
@@ -210,7 +221,6 @@ def _slurms_files(
     )
     if edited and plan.after and not plan.refused:
         plan = replace(plan, trial=try_start(slurm_conf, {**written, **plan.after}))
-    click.echo(as_text(plan, places, dry_run=dry_run, edited=edited))
     return plan
 
 
@@ -219,27 +229,31 @@ def _slurms_files(
 @click.option(
     "--etc", default="/etc/rad", show_default=True, help="Folder of rad.toml, key and hook scripts."
 )
-@click.option("--slurm", "slurm_etc", default="/etc/slurm", show_default=True, help="Folder of slurm.conf.")
+@slurm_option
 @click.option("--edit-slurm", is_flag=True, help="Also remove RAD's lines from slurm.conf and gres.conf.")
 @click.option("--dry-run", is_flag=True, help="Show changes without making them.")
-def uninstall(root: Path, etc: str, slurm_etc: str, edit_slurm: bool, dry_run: bool) -> None:
+def uninstall(root: Path, etc: str, slurm_etc: str | None, edit_slurm: bool, dry_run: bool) -> None:
     """Remove what `rad install` wrote, once Slurm's files no longer refer to it.
 
     Files that were changed since and the cluster key are kept. Exit status 1 as long as Slurm refers to one of RAD's
     files; with --edit-slurm also, and without any change, as long as jobs hold or wait for shards.
     """
     from slurm_plugin.admin.install import uninstall as uninstalling
+    from slurm_plugin.admin.install.defaults import named_slurm_conf, slurm_folder
     from slurm_plugin.admin.install.uninstall_steps import as_text as removal_text
     from slurm_plugin.admin.install.uninstall_steps import shard_jobs, why_not_yet
     from slurm_plugin.slurm.queries.live import ask_slurm, slurm_is_here
 
+    _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)
+    folder = slurm_folder(slurm_etc, root, os.environ, root / etc.lstrip("/") / "rad.toml")
+    conf = named_slurm_conf(folder)
+    asking = {**os.environ, "SLURM_CONF": conf} if conf and Path(conf).is_file() else os.environ
     running: Mapping[str, str] | None = {}
     if root == Path("/") and slurm_is_here():  # otherwise nothing could be started
-        live = ask_slurm(os.environ)
+        live = ask_slurm(asking)
         running = None if live is None else live.settings
-    _undo_unfinished(root / etc.lstrip("/"), dry_run=dry_run)
-    removal = uninstalling.plan(root=root, etc=etc, slurm=slurm_etc, running=running)
-    jobs = shard_jobs(os.environ) if running and removal.takes_shards else None
+    removal = uninstalling.plan(root=root, etc=etc, slurm=folder, running=running)
+    jobs = shard_jobs(asking) if running and removal.takes_shards else None
     if edit_slurm and (why := why_not_yet(removal, jobs)):
         click.echo(f"nothing was changed: {why}")
         sys.exit(Exit.FINDINGS)

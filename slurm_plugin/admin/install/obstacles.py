@@ -17,7 +17,7 @@ _IMMUTABLE, _APPEND_ONLY = 0x10, 0x20
 MOUNTS = Path("/proc/self/mountinfo")
 
 
-class Wanted(Protocol):
+class PlannedFile(Protocol):
     """A file to be changed; the fields are described at `together.Write`."""
 
     @property
@@ -28,18 +28,14 @@ class Wanted(Protocol):
     def folder(self) -> bool: ...  # noqa: D102
 
 
-def obstacles(wanted: Sequence[Wanted]) -> list[str]:
-    """Return why files cannot be changed, one line per reason.
-
-    Args:
-        wanted: The files.
-    """
+def obstacles(wanted: Sequence[PlannedFile]) -> list[str]:
+    """Return why files cannot be changed, one line per reason."""
     mounts = _mounts()
     found = [f"{each.path}: {why}" for each in wanted for why in _of_file(each, mounts)]
     return list(dict.fromkeys([*found, *_of_space(wanted)]))
 
 
-def _of_file(each: Wanted, mounts: frozenset[str]) -> Iterator[str]:
+def _of_file(each: PlannedFile, mounts: frozenset[str]) -> Iterator[str]:
     if each.path.is_symlink() and not each.path.exists():
         yield f"a link that leads nowhere ({os.readlink(each.path)}); create its file, or remove the link"
         return
@@ -68,7 +64,7 @@ def _of_file(each: Wanted, mounts: frozenset[str]) -> Iterator[str]:
         )
 
 
-def _of_space(wanted: Sequence[Wanted]) -> Iterator[str]:
+def _of_space(wanted: Sequence[PlannedFile]) -> Iterator[str]:
     """Yield the file systems without space for the drafts of all files."""
     needs: dict[int, tuple[Path, int, int]] = {}
     for each in wanted:

@@ -73,8 +73,9 @@ def plan(
         folder_of = "{slurm}" if script.name in SITE_SCRIPTS else "{slurm}/rad"
         path = _below(root, f"{folder_of.format(**places)}/{script.name}")
         steps.append(_step(path, script.read_bytes(), READABLE, wrote))
+    hooks = f"{places['slurm']}/rad"
     for hook in STUBS:
-        path = _below(root, f"{places['slurm']}/rad/{hook}")
+        path = _below(root, f"{hooks}/{hook}")
         steps.append(_step(path, GUARD.format(hook=f"{places['etc']}/{hook}").encode(), EXECUTABLE, wrote))
     if with_key:
         path = _below(root, values["key"])
@@ -82,7 +83,7 @@ def plan(
             key, owner = secrets.token_bytes(KEY_BYTES), int(values["slurm_uid"])  # SlurmUser's radd reads it
             steps.append(Step(action="write", path=path, content=key, mode=SECRET, owner=owner))
     for template, place in FRAGMENTS.items():
-        content = render((folder / template).read_text(), values, gpus=gpus).encode()
+        content = render((folder / template).read_text(), {**values, "hooks": hooks}, gpus=gpus).encode()
         steps.append(Step(action="show", path=_below(root, place.format(**places)), content=content))
     line = f"NodeName={values['node']} ... Gres={_gres(gpus)}"
     path = _below(root, FRAGMENTS["slurm.conf"].format(**places))

@@ -23,13 +23,12 @@ from slurm_plugin.admin.doctor.checks.standby import check_shard_types
 from slurm_plugin.admin.doctor.collect import hook_scripts
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding
-from slurm_plugin.admin.doctor.fixes import Change, record
-from slurm_plugin.core.config import toml
-from slurm_plugin.core.config.load import parse_config
+from slurm_plugin.admin.doctor.fixes import LineChange, record
+from slurm_plugin.core.config.load import parse_text
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.slurm.files.conf_files import controllers_of
 from slurm_plugin.slurm.files.conf_lines import expand, lines_of, read_conf, text_of
-from slurm_plugin.slurm.files.trial import Trial
+from slurm_plugin.slurm.files.trial import TrialResult
 from slurm_plugin.slurm.versions import DEFAULT_PARAMETERS
 
 CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
@@ -65,7 +64,7 @@ _GENERATED = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class SlurmFilesPlan:
     """Planned changes of Slurm's files.
 
     Attributes:
@@ -80,7 +79,7 @@ class Plan:
     after: Mapping[Path, str] = field(default_factory=dict)
     left: tuple[Finding, ...] = ()
     warnings: tuple[Finding, ...] = ()
-    trial: Trial | None = None
+    trial: TrialResult | None = None
 
     @property
     def runs(self) -> tuple[Path, ...]:
@@ -130,7 +129,7 @@ def plan(
     version: tuple[int, int, int] | None,
     plugins: frozenset[str] | None,
     gpus: NodeGpus | None = None,
-) -> Plan:
+) -> SlurmFilesPlan:
     """Return the planned changes of Slurm's files.
 
     Args:
@@ -172,7 +171,7 @@ def plan(
     changed = {path: text for path, text in texts.items() if written.get(path) != text}
     before = {path: written.get(path) or (text_of(path) if path.exists() else None) for path in changed}
     warnings = tuple(finding for finding in check_apart(facts) if finding.level != "ok")
-    return Plan(before=before, after=changed, left=tuple(found), warnings=warnings)
+    return SlurmFilesPlan(before=before, after=changed, left=tuple(found), warnings=warnings)
 
 
 def _facts(
@@ -183,7 +182,7 @@ def _facts(
     version: tuple[int, int, int] | None,
     plugins: frozenset[str] | None,
 ) -> Facts:
-    """Return the facts from files alone; running daemons are not asked, since they run with the old files."""
+    """Return the facts from files alone; running daemons are not queried, since they run with the old files."""
     slurm = read_conf(slurm_conf, read)
     if slurm is None:
         raise ConfigError(
@@ -198,7 +197,7 @@ def _facts(
     lua = {name: _text(slurm_conf.with_name(f"{name}.lua"), read) for name in ("job_submit", "cli_filter")}
     return Facts(
         config_path=config_path,
-        config=parse_config(toml.loads(config_text), origin=str(config_path)),
+        config=parse_text(config_text, origin=str(config_path)),
         config_text=config_text,
         slurm_conf_path=slurm_conf,
         slurm=slurm,
@@ -220,14 +219,14 @@ def _text(path: Path, read: Callable[[Path], str]) -> str | None:
         return None
 
 
-def _changes(finding: Finding) -> tuple[Change, ...]:
+def _changes(finding: Finding) -> tuple[LineChange, ...]:
     """Return the lines that fix a finding, if sharing needs it."""
-    changes = tuple(action for action in finding.actions if isinstance(action, Change))
+    changes = tuple(action for action in finding.actions if isinstance(action, LineChange))
     wanted = finding.level == "fail" or any(change.new.lstrip().startswith(_ALSO) for change in changes)
     return changes if wanted else ()
 
 
-def _allowed(changes: tuple[Change, ...], facts: Facts, written: Mapping[Path, str]) -> bool:
+def _allowed(changes: tuple[LineChange, ...], facts: Facts, written: Mapping[Path, str]) -> bool:
     return bool(changes) and all(
         not change.new.lstrip().startswith(_THE_SITES)
         and (change.path != facts.config_path or change.path in written)  # otherwise the file is the admin's

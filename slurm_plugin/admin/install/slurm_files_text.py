@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
+from pathlib import Path
 
-from slurm_plugin.admin.install.slurm_files import Plan
+from slurm_plugin.admin.install.slurm_files import SlurmFilesPlan
 from slurm_plugin.slurm.files.conf_lines import lines_of
 
 NEXT = """\
 then, while jobs run on:
-  copy {folders} to the other machines ({key} to the controller and GPU nodes alone, mode 0600)
+  copy {copies} to the other machines ({key} to the controller and GPU nodes alone, mode 0600)
   on the controller:    systemctl enable --now radd && systemctl restart slurmctld
   on each GPU node:     systemctl enable --now rad-monitor && systemctl restart slurmd
   anywhere:             rad doctor"""
 
 
-def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool, edited: bool = True) -> str:
+def _copies(plan: SlurmFilesPlan, places: Mapping[str, str]) -> str:
+    """Return what other machines need, as a shell's words; next to slurm.conf may be secrets, as in slurmdbd.conf."""
+    slurm = Path(places["slurm"])
+    copied = {
+        path.name: None
+        for path in (slurm / "slurm.conf", slurm / "gres.conf", *plan.after)
+        if path.parent == slurm and path.suffix != ".lua"
+    }
+    elsewhere = [str(path) for path in plan.after if path.parent not in (slurm, Path(places["etc"]))]
+    return " ".join((places["etc"], f"{slurm}/{{{','.join((*copied, '*.lua', 'rad'))}}}", *elsewhere))
+
+
+def as_text(plan: SlurmFilesPlan, places: Mapping[str, str], *, dry_run: bool, edited: bool = True) -> str:
     """Return the text.
 
     Args:
@@ -48,8 +61,7 @@ def as_text(plan: Plan, places: Mapping[str, str], *, dry_run: bool, edited: boo
         lines.append("Slurm's files were not changed: fix what is left to you first, then run this again")
     elif plan.after and not dry_run:
         lines.append(f"Slurm's files as they were: {places['etc']}/slurm-files/before")
-        folders = " and ".join(dict.fromkeys((places["etc"], places["slurm"])))
-        lines.append(NEXT.format(folders=folders, key=f"{places['etc']}/key"))
+        lines.append(NEXT.format(copies=_copies(plan, places), key=f"{places['etc']}/key"))
     elif not plan.after and not plan.refused:
         lines.append("Slurm's files need no change")
     return "\n".join(lines)

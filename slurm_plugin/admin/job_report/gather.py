@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from slurm_plugin.admin.history import models_in, runs_in
-from slurm_plugin.admin.job_report.report import Found
+from slurm_plugin.admin.job_report.report import JobFacts
 from slurm_plugin.admin.top.command import port_of
 from slurm_plugin.admin.top.gather import Gatherer
 from slurm_plugin.core.clock import Clock
@@ -31,7 +31,7 @@ ANSWER_S = 10.0
 """Time-out for Slurm's answer on a node's address."""
 
 
-def find(job_id: int, config: Config, clock: Clock) -> Found:
+def find(job_id: int, config: Config, clock: Clock) -> JobFacts:
     """Return what is known here of a job; sources that cannot be read are listed, and do not stop the search.
 
     Args:
@@ -50,7 +50,7 @@ def find(job_id: int, config: Config, clock: Clock) -> Found:
         missing.append(f"runs: {exc}")
     else:
         missing.extend(_unrecorded(job_id, times, booking, runs, config))
-    return Found(
+    return JobFacts(
         job_id=job_id,
         times=times,
         booking=booking,

@@ -27,7 +27,7 @@ model needs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class JobFacts:
     """Facts found about a job; None or empty where nothing was found.
 
     Attributes:
@@ -100,7 +100,7 @@ class JobReport:
         advice: What to do next time.
     """
 
-    found: Found
+    found: JobFacts
     user_id: int | None
     model: Model | None
     runs: tuple[RunReport, ...]
@@ -115,7 +115,7 @@ class JobReport:
         return bool(self.found.times or self.runs or self.found.events)
 
 
-def report_of(found: Found) -> JobReport:
+def report_of(found: JobFacts) -> JobReport:
     """Return the report on a job."""
     own = {run.restart: run for run in found.runs if run.job_id == found.job_id}  # an Epilog may run twice
     runs = sorted(own.values(), key=lambda run: run.time_s or 0.0)
@@ -204,7 +204,7 @@ def _load(smact: float) -> Load:
     return Load(smact=smact, busy=min(1.0, smact / INTENSITY))
 
 
-def _neighbours(found: Found) -> tuple[Neighbour, ...]:
+def _neighbours(found: JobFacts) -> tuple[Neighbour, ...]:
     jobs = {job.job_id: job for _, gpu in found.live for job in gpu.jobs if job.job_id != found.job_id}
     return tuple(
         Neighbour(job_id=job.job_id, user_id=job.user_id, together_s=None, mean_smact=job.smact)

@@ -7,20 +7,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 
-from slurm_plugin.admin.history import user_name
 from slurm_plugin.admin.job_report.report import JobReport, Neighbour, RunReport
 from slurm_plugin.admin.top.cells import duration
+from slurm_plugin.admin.users import name_of
 from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.history.advice import used
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.text import one_line
-from slurm_plugin.core.units import human
+from slurm_plugin.core.units import counted, human
 
 VERSION = 1
 MOST_EVENTS = 20
 _LONGEST = 160
-_BASES = {"asked": "as requested", "estimate": "as estimated", "history": "from earlier runs"}
+_BASES = {"requested": "as requested", "estimate": "as estimated", "history": "from earlier runs"}
 
 
 def as_text(report: JobReport) -> str:
@@ -57,7 +57,7 @@ def as_json(report: JobReport) -> str:
 
 def _lines(report: JobReport) -> Iterator[tuple[str, str]]:
     found, times = report.found, report.found.times
-    user = "" if report.user_id is None else f", {user_name(report.user_id)}"
+    user = "" if report.user_id is None else f", {name_of(report.user_id)}"
     where = f", partition {times.partition}: {times.state}" if times else ""
     yield f"Job {found.job_id}", f"{user}{where}".removeprefix(", ")
     if times and times.requested:
@@ -92,7 +92,7 @@ def _booking(booking: Booking) -> Iterator[tuple[str, str]]:
     if booking.estimate_bytes is not None:
         yield "estimated", f"{human(booking.estimate_bytes)}{activity}"
     if booking.memory_bytes is None:
-        yield "booked", f"{booking.gpus} whole GPU{'s' * (booking.gpus > 1)}"
+        yield "booked", counted(booking.gpus, "whole GPU")
         return
     cap = f", limit {human(booking.cap_bytes)}" if booking.cap_bytes else ""
     yield "booked", f"{human(booking.memory_bytes)}, {_BASES[booking.basis]}{cap}"
@@ -101,7 +101,7 @@ def _booking(booking: Booking) -> Iterator[tuple[str, str]]:
 def _runs(report: JobReport) -> Iterator[tuple[str, str]]:
     times = report.found.times
     if times and times.restarts and len(report.runs) <= times.restarts:
-        yield "requeued", f"{times.restarts} time{'s' * (times.restarts > 1)}"
+        yield "requeued", counted(times.restarts, "time")
     if report.note is not None:
         yield "note", one_line(_note(report.note), _LONGEST)
     for number, run in enumerate(report.runs, start=1):
@@ -133,7 +133,7 @@ def _run(report: RunReport, name: str) -> Iterator[tuple[str, str]]:
 
 def _names(neighbours: Sequence[Neighbour]) -> str:
     return ", ".join(
-        f"{one.job_id} ({user_name(one.user_id)})"
+        f"{one.job_id} ({name_of(one.user_id)})"
         + ("" if one.together_s is None else f" for {duration(one.together_s)}")
         for one in neighbours
     )

@@ -12,6 +12,7 @@ from slurm_plugin.core.config.load import Paths, TelemetryConfig
 from slurm_plugin.core.errors import ConfigError, DeviceError
 from slurm_plugin.core.units import GIB, to_mib_down, to_mib_up
 from slurm_plugin.monitor.gpus.source import timely_telemetry
+from slurm_plugin.slurm.files.conf_lines import expand
 from slurm_plugin.slurm.files.installed import installed_version
 from slurm_plugin.slurm.versions import SPREADING, traits
 
@@ -47,6 +48,7 @@ def install_values(
     gpu_memory_mib: int | None,
     shard_mib: int,
     slurm_user: str,
+    slurm_conf: str = "",
     clock: Clock,
     known_memory_mib: int | None = None,
     mps_server: str = "user",
@@ -63,6 +65,7 @@ def install_values(
         gpu_memory_mib: Usable memory of one GPU; None queries the driver.
         shard_mib: Size of a shard.
         slurm_user: User that slurmctld runs as.
+        slurm_conf: Path of slurm.conf; "" where every program finds it.
         clock: Time.
         mps_server: Which jobs on a GPU share an MPS server.
         known_memory_mib: Fallback for `gpu_memory_mib` if there is no GPU to query; None for none.
@@ -80,8 +83,14 @@ def install_values(
     memory_mib = gpu_memory_mib or min(
         (to_mib_down(r.usable_bytes) for r in readings if not r.mig and r.healthy), default=0
     )
+    if 0 < memory_mib < shard_mib:
+        raise ConfigError(
+            f"a GPU of {memory_mib} MiB has no shard of {shard_mib} MiB; choose a smaller --shard-mib"
+        )
     if memory_mib < shard_mib:
         raise ConfigError(f"no GPU that could be shared; {_SAY}")
+    if node is not None and any("[" in name or "]" in name for name in expand(node)):
+        raise ConfigError(f"--node {node}: write it like gpu[1-4], as in slurm.conf")
     paths, version = Paths(), installed_version()
     spreads = version is not None and traits(version).spreads_shards
     values = {
@@ -95,7 +104,7 @@ def install_values(
         "key": f"{etc}/key",
         "socket": paths.socket,
         "log": paths.log,
-        "slurm_conf": paths.slurm_conf,
+        "slurm_conf": slurm_conf,
         "slurm_user": slurm_user,
         "slurm_uid": str(_uid_of(slurm_user)),
         "mode": mode,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
@@ -23,9 +24,14 @@ def node_status(config: Config, clock: Clock) -> tuple[GpuStatus, ...]:
         clock: Time.
 
     Raises:
-        DeviceError: There are no GPUs, or they do not answer.
+        DeviceError: There are no GPUs, or they do not answer; or the caller may not read the node's allocations.
     """
     run = Path(config.paths.run)
+    ledger_path = run / "ledger"
+    if ledger_path.exists() and not os.access(ledger_path, os.R_OK):
+        raise DeviceError(
+            f"{ledger_path}: only root may read this node's allocations; rad top shows them to all users"
+        )
     window = read_window(run, now_s=clock.now_s())
     try:
         readings = timely_telemetry(config.telemetry, clock).read() if window is None else window

@@ -27,7 +27,7 @@ Cell = str | Bar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ScreenLine:
     """One line of a screen.
 
     Attributes:
@@ -78,7 +78,7 @@ class Screen:
 
     name: str
     columns: tuple[Column, ...]
-    rows: Callable[[Fleet], Sequence[Row]]
+    rows: Callable[[Fleet], Sequence[ScreenLine]]
     empty: str
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import click
 
 from slurm_plugin.admin.options import Command, config_option, json_option
+from slurm_plugin.admin.settings import read_settings
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.config.load import Config, load_config
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.monitor.export.web import PORT, split_address
 
@@ -59,8 +60,8 @@ def top(
     from slurm_plugin.admin.top.gather import Gatherer
     from slurm_plugin.slurm.queries.queue import waiting_jobs
 
-    settings = readable_settings(config)
-    conf = settings.paths.slurm_conf
+    used = read_settings(config, of_other_machines=True)
+    settings, conf = used.config, used.config.paths.slurm_conf
     gatherer = Gatherer(
         places(nodes, port or port_of(settings), found=lambda: gpu_nodes(conf)),
         clock=SystemClock(),
@@ -86,16 +87,9 @@ def top(
         click.echo("\n".join(as_text(frame(fleet, view, width=width, height=height)).splitlines()[:-BELOW]))
         return
     from slurm_plugin.admin.top.terminal import watch
+    from slurm_plugin.admin.top.view import View
 
-    watch(gatherer.look, every_s=every)
-
-
-def readable_settings(path: Path) -> Config:
-    """Return rad.toml's settings, or the defaults if this user may not read it."""
-    try:
-        return load_config(path)
-    except ConfigError:
-        return Config()
+    watch(gatherer.look, every_s=every, view=View(notice=used.trouble))
 
 
 def port_of(config: Config) -> int:
@@ -117,18 +111,18 @@ def places(
     Raises:
         ConfigError: A node is malformed, or there is none.
     """
-    asked = {}
+    addresses = {}
     for word in nodes:
         name, _, place = word.partition("=")
         host, at = split_address(place) if place else (name, port)
         if not name or not host:
             raise ConfigError(f"--node {word}: write it like gpu1 or gpu1=10.0.0.5:{PORT}")
-        asked[name] = (host, at)
+        addresses[name] = (host, at)
     if not nodes:
-        asked = {name: (address, port) for name, address in found().items()}
-    if not asked:
+        addresses = {name: (address, port) for name, address in found().items()}
+    if not addresses:
         raise ConfigError("Slurm has no node with GPUs; name one with --node")
-    return asked
+    return addresses
 
 
 def gpu_nodes(slurm_conf: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from slurm_plugin.slurm.queries.queue import WaitingJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class NodeAnswer:
     """One node and its answer, if any.
 
     Attributes:
@@ -37,7 +37,7 @@ class Fleet:
     """
 
     time_s: float
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[NodeAnswer, ...] = ()
     waiting: tuple[WaitingJob, ...] = ()
     queue_trouble: str = ""
     users: Mapping[int, str] = field(default_factory=dict)
@@ -46,19 +46,19 @@ class Fleet:
         """Return a user's name, or the number if the name is unknown."""
         return self.users.get(user_id, str(user_id))
 
-    def gpus(self) -> Iterator[tuple[Node, GpuStatus]]:
+    def gpus(self) -> Iterator[tuple[NodeAnswer, GpuStatus]]:
         """Yield every GPU with its node."""
         for node in self.nodes:
             for gpu in node.status.gpus if node.status else ():
                 yield node, gpu
 
-    def jobs(self) -> Iterator[tuple[Node, GpuStatus, JobStatus]]:
+    def jobs(self) -> Iterator[tuple[NodeAnswer, GpuStatus, JobStatus]]:
         """Yield every job on each of its GPUs."""
         for node, gpu in self.gpus():
             for job in gpu.jobs:
                 yield node, gpu, job
 
-    def happened(self) -> Iterator[tuple[Node, Happened]]:
+    def happened(self) -> Iterator[tuple[NodeAnswer, Happened]]:
         """Yield recent actions on jobs, latest first."""
         pairs = [(node, one) for node in self.nodes if node.status for one in node.status.happened]
         yield from sorted(pairs, key=lambda pair: pair[1].time_s, reverse=True)

@@ -5,23 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from slurm_plugin.admin.top.cells import Bar, Column, Row
+from slurm_plugin.admin.top.cells import Bar, Column, ScreenLine
 from slurm_plugin.admin.top.fitting import Line, aligned, bar, cut, drawn, sized
 from slurm_plugin.admin.top.fleet import Fleet, totals
 from slurm_plugin.admin.top.screens import SCREENS
 from slurm_plugin.admin.top.view import HELP, View, rows_of
-from slurm_plugin.core.units import GIB
+from slurm_plugin.core.text import one_line
+from slurm_plugin.core.units import GIB, counted
 
 ABOVE = 5
-"""Lines above the rows: three of sums, the tabs, the headings."""
+"""Lines above the rows: three of sums, the tabs, the headings; a notice comes above them."""
 BELOW = 1
 
 _FOOT = (("F1", "Help"), ("F3", "Search"), ("F4", "Filter"), ("F6", "Sort"), ("u", "User"), ("F10", "Quit"))
 
 
-def page_of(height: int) -> int:
-    """Return how many rows a terminal of this height shows."""
-    return max(1, height - ABOVE - BELOW)
+def page_of(view: View, height: int) -> int:
+    """Return how many rows a terminal shows.
+
+    Args:
+        view: What is shown.
+        height: Height of the terminal, in lines.
+    """
+    return max(1, height - bool(view.notice) - ABOVE - BELOW)
 
 
 def frame(fleet: Fleet, view: View, *, width: int, height: int) -> list[Line]:
@@ -34,7 +40,8 @@ def frame(fleet: Fleet, view: View, *, width: int, height: int) -> list[Line]:
         height: Height of the terminal, in lines.
     """
     rows = rows_of(fleet, view)
-    lines = _sums(fleet, view, width)
+    lines: list[Line] = [[(f" {one_line(view.notice, width)}", "warn")]] if view.notice else []
+    lines += _sums(fleet, view, width)
     lines.append(_tabs(view))
     if view.helping:
         lines += [[(f"  {keys:<28}", "key"), (what, "plain")] for keys, what in HELP]
@@ -42,7 +49,7 @@ def frame(fleet: Fleet, view: View, *, width: int, height: int) -> list[Line]:
     else:
         columns = sized(SCREENS[view.screen].columns, width)
         lines.append(_heads(columns, view))
-        lines += _body(rows, columns, view, width=width, page=page_of(height))
+        lines += _body(rows, columns, view, width=width, page=page_of(view, height))
     lines += [[] for _ in range(height - BELOW - len(lines))]
     lines.append(_foot(fleet, view, len(rows)))
     return [cut(line, width) for line in lines[:height]]
@@ -59,8 +66,8 @@ def _sums(fleet: Fleet, view: View, width: int) -> list[Line]:
     time = datetime.fromtimestamp(fleet.time_s).strftime("%H:%M:%S")
     silent = f", {sums.silent} silent" if sums.silent else ""
     parts = (
-        f"{sums.nodes} node{'s' * (sums.nodes != 1)}{silent}   {sums.busy} of {sums.gpus} GPUs busy   "
-        f"{sums.jobs} jobs on them: {sums.saved} GPUs saved   {sums.waiting} waiting"
+        f"{counted(sums.nodes, 'node')}{silent}   {sums.busy} of {counted(sums.gpus, 'GPU')} busy   "
+        f"{counted(sums.jobs, 'job')} on them: {counted(sums.saved, 'GPU')} saved   {sums.waiting} waiting"
     )
     first: Line = [(f" RAD {time} ", "title"), (f"  {parts}", "warn" if sums.silent else "plain")]
     if view.paused:
@@ -106,7 +113,9 @@ def _heads(columns: Sequence[Column], view: View) -> Line:
     return line
 
 
-def _body(rows: Sequence[Row], columns: Sequence[Column], view: View, *, width: int, page: int) -> list[Line]:
+def _body(
+    rows: Sequence[ScreenLine], columns: Sequence[Column], view: View, *, width: int, page: int
+) -> list[Line]:
     if not rows:
         return [[(f"  {SCREENS[view.screen].empty}", "dim")]]
     chosen = max(0, min(view.selected, len(rows) - 1))
@@ -136,7 +145,7 @@ def _foot(fleet: Fleet, view: View, rows: int) -> Line:
     line: Line = []
     for key, what in _FOOT:
         line += [(key, "key"), (f"{what}  ", "title")]
-    line.append((f"  {rows} rows", "dim"))
+    line.append((f"  {counted(rows, 'row')}", "dim"))
     if fleet.queue_trouble:
         line.append((f"  queue: {fleet.queue_trouble}", "warn"))
     return line

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from slurm_plugin.admin.top.fleet import Fleet, Node
+from slurm_plugin.admin.top.fleet import Fleet, NodeAnswer
 from slurm_plugin.admin.users import name_of
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.errors import SlurmError, WireError
@@ -30,7 +30,7 @@ QUEUE_EVERY_S = 10.0
 _MOST_BYTES = 4 * MIB
 _AT_ONCE = 128
 
-Place = tuple[str, int]
+MonitorAddress = tuple[str, int]
 
 
 class Gatherer:
@@ -38,7 +38,7 @@ class Gatherer:
 
     def __init__(
         self,
-        places: Mapping[str, Place],
+        places: Mapping[str, MonitorAddress],
         *,
         clock: Clock,
         queue: Callable[[], tuple[WaitingJob, ...]] | None,
@@ -51,7 +51,7 @@ class Gatherer:
             queue: Queries Slurm for waiting jobs; None leaves the queue out.
         """
         self._places, self._clock, self._queue = dict(places), clock, queue
-        self._nodes = {name: Node(name=name) for name in places}
+        self._nodes = {name: NodeAnswer(name=name) for name in places}
         self._users: dict[int, str] = {}
         self._waiting: tuple[WaitingJob, ...] = ()
         self._queue_trouble = ""
@@ -64,7 +64,7 @@ class Gatherer:
         for name, answer in self._loop.run_until_complete(self._ask_all()).items():
             known = self._nodes[name]
             if isinstance(answer, NodeStatus):
-                self._nodes[name] = Node(name=name, status=answer, trouble=self._age(answer))
+                self._nodes[name] = NodeAnswer(name=name, status=answer, trouble=self._age(answer))
             else:
                 self._nodes[name] = replace(known, trouble=answer)
         self._name_twins()
@@ -87,7 +87,9 @@ class Gatherer:
             gpus = tuple(gpu.uuid for gpu in node.status.gpus) if node.status else ()
             first = seen.setdefault(gpus, name) if gpus else name
             if first != name:
-                self._nodes[name] = Node(name=name, trouble=f"the rad-monitor of {first} answers for it")
+                self._nodes[name] = NodeAnswer(
+                    name=name, trouble=f"the rad-monitor of {first} answers for it"
+                )
 
     def _age(self, status: NodeStatus) -> str:
         age_s = self._clock.now_s() - status.time_s
@@ -110,7 +112,7 @@ class Gatherer:
         return dict(zip(names, answers, strict=True))
 
 
-async def _ask(place: Place, slots: asyncio.Semaphore) -> NodeStatus | str:
+async def _ask(place: MonitorAddress, slots: asyncio.Semaphore) -> NodeStatus | str:
     """Return a node's answer, or why there is none."""
     async with slots:
         try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from slurm_plugin.admin.top.cells import Bar, Row, duration
-from slurm_plugin.admin.top.fleet import Fleet, Node
+from slurm_plugin.admin.top.cells import Bar, ScreenLine, duration
+from slurm_plugin.admin.top.fleet import Fleet, NodeAnswer
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.export.status import GpuStatus, JobStatus
@@ -13,7 +13,7 @@ from slurm_plugin.monitor.export.status import GpuStatus, JobStatus
 _LONGEST_CELL = 200
 
 
-def gpus(fleet: Fleet) -> list[Row]:
+def gpus(fleet: Fleet) -> list[ScreenLine]:
     """Return a row for each GPU, and one for each node without any."""
     found = []
     for node in fleet.nodes:
@@ -22,7 +22,7 @@ def gpus(fleet: Fleet) -> list[Row]:
         if not gpus:
             parts = node.trouble or "no GPUs"
             found.append(
-                Row(
+                ScreenLine(
                     cells=(node.name, "", "", "", parts),
                     keys=(node.name, -1.0, -1.0, -1.0, -1.0),
                     warns=bool(node.trouble),
@@ -31,7 +31,7 @@ def gpus(fleet: Fleet) -> list[Row]:
     return found
 
 
-def _gpu(fleet: Fleet, node: Node, gpu: GpuStatus) -> Row:
+def _gpu(fleet: Fleet, node: NodeAnswer, gpu: GpuStatus) -> ScreenLine:
     whole = max(gpu.usable_bytes, 1)
     flag = "!" if gpu.smact_source == "nvml-utilisation" else ""
     parts = [
@@ -45,7 +45,7 @@ def _gpu(fleet: Fleet, node: Node, gpu: GpuStatus) -> Row:
         parts.insert(0, gpu.state.upper())
     if node.trouble:
         parts.insert(0, f"[{node.trouble}]")
-    return Row(
+    return ScreenLine(
         cells=(
             node.name,
             str(gpu.index),
@@ -63,16 +63,16 @@ def _gpu(fleet: Fleet, node: Node, gpu: GpuStatus) -> Row:
     )
 
 
-def jobs(fleet: Fleet) -> list[Row]:
+def jobs(fleet: Fleet) -> list[ScreenLine]:
     """Return a row for each job on each of its GPUs."""
     return [_job(fleet, node, gpu, job) for node, gpu, job in fleet.jobs()]
 
 
-def _job(fleet: Fleet, node: Node, gpu: GpuStatus, job: JobStatus) -> Row:
+def _job(fleet: Fleet, node: NodeAnswer, gpu: GpuStatus, job: JobStatus) -> ScreenLine:
     user = fleet.user(job.user_id)
     booked = max(job.booked_bytes, 1)
     used = job.used_bytes or 0
-    return Row(
+    return ScreenLine(
         cells=(
             str(job.job_id),
             user,
@@ -102,7 +102,7 @@ def _job(fleet: Fleet, node: Node, gpu: GpuStatus, job: JobStatus) -> Row:
     )
 
 
-def users(fleet: Fleet) -> list[Row]:
+def users(fleet: Fleet) -> list[ScreenLine]:
     """Return a row for each user with a running or waiting job."""
     by_user: dict[int, list[tuple[GpuStatus, JobStatus]]] = {}
     for _, gpu, job in fleet.jobs():
@@ -124,11 +124,11 @@ def users(fleet: Fleet) -> list[Row]:
         name = fleet.user(user_id)
         shown = (f"{figures[0]:.0f}", f"{figures[1]:.0f}", f"{figures[2]:.1f}", f"{figures[3]:.1f}")
         cells = (name, *shown, f"{figures[4]:.2f}", f"{figures[5]:.0f}", "")
-        found.append(Row(cells=cells, keys=(name, *figures, ""), users=(name,)))
+        found.append(ScreenLine(cells=cells, keys=(name, *figures, ""), users=(name,)))
     return found
 
 
-def queue(fleet: Fleet) -> list[Row]:
+def queue(fleet: Fleet) -> list[ScreenLine]:
     """Return a row for each job that waits for GPUs."""
     found = []
     for job in fleet.waiting:
@@ -146,11 +146,11 @@ def queue(fleet: Fleet) -> list[Row]:
         )
         numbers = (waited_s, float(job.priority), float(job.restarts))
         keys = (float(job.job_id), user, cells[2], cells[3], *numbers, cells[7])
-        found.append(Row(cells=cells, keys=keys, users=(user,)))
+        found.append(ScreenLine(cells=cells, keys=keys, users=(user,)))
     return found
 
 
-def happened(fleet: Fleet) -> list[Row]:
+def happened(fleet: Fleet) -> list[ScreenLine]:
     """Return a row for each recent action on a job."""
     owners = {job.job_id: fleet.user(job.user_id) for _, _, job in fleet.jobs()}
     owners |= {job.job_id: fleet.user(job.user_id) for job in fleet.waiting}
@@ -160,7 +160,7 @@ def happened(fleet: Fleet) -> list[Row]:
         time = datetime.fromtimestamp(one.time_s).strftime("%H:%M:%S")
         cells = (time, node.name, str(one.job_id), user, one_line(one.event, _LONGEST_CELL))
         keys = (one.time_s, node.name, float(one.job_id), user, cells[4])
-        found.append(Row(cells=cells, keys=keys, users=(user,) if user else ()))
+        found.append(ScreenLine(cells=cells, keys=keys, users=(user,) if user else ()))
     return found
 
 

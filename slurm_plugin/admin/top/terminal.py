@@ -61,18 +61,19 @@ _PLAIN: dict[Style, int] = {
 }
 
 
-def watch(look: Callable[[], Fleet], *, every_s: float) -> None:
+def watch(look: Callable[[], Fleet], *, every_s: float, view: View) -> None:
     """Show the fleet until the user quits.
 
     Args:
         look: Queries all nodes and returns their answers; called in a separate thread.
         every_s: Time between the end of one sample and the next.
+        view: What is shown first.
     """
     os.environ.setdefault("ESCDELAY", str(_ESCAPE_MS))
     looker = _Looker(look, every_s)
     looker.start()
     try:
-        curses.wrapper(lambda window: _show(window, looker))
+        curses.wrapper(lambda window: _show(window, looker, view))
     except KeyboardInterrupt:
         pass
     finally:
@@ -103,13 +104,13 @@ class _Looker(threading.Thread):
         self._stopping.set()
 
 
-def _show(window: curses.window, looker: _Looker) -> None:
+def _show(window: curses.window, looker: _Looker, view: View) -> None:
     styles = _styles()
     with contextlib.suppress(curses.error):
         curses.curs_set(0)
     window.timeout(_HEAR_MS)
     window.keypad(True)
-    view, shown, drawn = View(), Fleet(time_s=0.0), None
+    shown, drawn = Fleet(time_s=0.0), None
     while not view.ended:
         if looker.broken is not None:
             raise looker.broken
@@ -121,7 +122,7 @@ def _show(window: curses.window, looker: _Looker) -> None:
             drawn = wanted
         key = _key(window)
         if key:
-            view = after(view, key, rows_of(shown, view), page=page_of(height))
+            view = after(view, key, rows_of(shown, view), page=page_of(view, height))
 
 
 def _key(window: curses.window) -> str:

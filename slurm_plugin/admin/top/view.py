@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
-from slurm_plugin.admin.top.cells import Row
+from slurm_plugin.admin.top.cells import ScreenLine
 from slurm_plugin.admin.top.fleet import Fleet
 from slurm_plugin.admin.top.screens import SCREENS
 
@@ -30,6 +30,7 @@ class View:
         helping: Whether the help on keys is shown.
         paused: Whether new readings are held back.
         ended: Whether the user has quit.
+        notice: What is wrong with the settings that everything is shown by, or "".
     """
 
     screen: int = 0
@@ -43,9 +44,10 @@ class View:
     helping: bool = False
     paused: bool = False
     ended: bool = False
+    notice: str = ""
 
 
-_Action = Callable[[View, Sequence[Row]], View]
+_Action = Callable[[View, Sequence[ScreenLine]], View]
 
 HELP = (
     ("Up Down PgUp PgDn Home End", "choose a row"),
@@ -65,7 +67,7 @@ HELP = (
 _LONGEST_TEXT = 60
 
 
-def rows_of(fleet: Fleet, view: View) -> list[Row]:
+def rows_of(fleet: Fleet, view: View) -> list[ScreenLine]:
     """Return the rows that a view shows, in order.
 
     Args:
@@ -84,7 +86,7 @@ def rows_of(fleet: Fleet, view: View) -> list[Row]:
     return sorted(found, key=lambda row: row.keys[column], reverse=falls)
 
 
-def after(view: View, key: str, rows: Sequence[Row], *, page: int) -> View:
+def after(view: View, key: str, rows: Sequence[ScreenLine], *, page: int) -> View:
     """Return the view after a key.
 
     Args:
@@ -105,7 +107,7 @@ def after(view: View, key: str, rows: Sequence[Row], *, page: int) -> View:
     return view if action is None else action(view, rows)
 
 
-def _typed(view: View, key: str, rows: Sequence[Row]) -> View:
+def _typed(view: View, key: str, rows: Sequence[ScreenLine]) -> View:
     if key in ("Enter", "F3", "F4", "Down", "Up"):
         return replace(view, typing="")
     if key == "Esc":
@@ -121,7 +123,7 @@ def _typed(view: View, key: str, rows: Sequence[Row]) -> View:
     return _found(replace(view, search=text), rows, view.selected)
 
 
-def _found(view: View, rows: Sequence[Row], start: int) -> View:
+def _found(view: View, rows: Sequence[ScreenLine], start: int) -> View:
     """Select the next row that contains the searched text, from `start` on, wrapping around."""
     wanted = view.search.lower()
     for step in range(len(rows)):
@@ -155,7 +157,7 @@ def _with(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
     return (*values[:at], value, *values[at + 1 :])
 
 
-def _next_match(view: View, rows: Sequence[Row]) -> View:
+def _next_match(view: View, rows: Sequence[ScreenLine]) -> View:
     return _found(view, rows, view.selected + 1) if view.search else replace(view, typing="search")
 
 
@@ -163,7 +165,7 @@ def _screen_key(number: int) -> _Action:
     return lambda view, _: _to_screen(view, number)
 
 
-def _first_user(view: View, rows: Sequence[Row]) -> View:
+def _first_user(view: View, rows: Sequence[ScreenLine]) -> View:
     users = rows[view.selected].users if rows else ()
     return replace(view, user="" if view.user else next(iter(users), ""), selected=0)
 

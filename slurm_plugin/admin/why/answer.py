@@ -1,4 +1,4 @@
-"""Why a job waits, or does not share its GPU, from records that others collected. Pure."""
+"""Explain why a job waits, or does not share its GPU, from collected records. Pure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 
-from slurm_plugin.admin.why.facts import Facts, Need, is_usable, need_of, nodes_of, of_type, shards_of
+from slurm_plugin.admin.why.facts import (
+    GpuRequest,
+    WaitFacts,
+    is_usable,
+    need_of,
+    nodes_of,
+    of_type,
+    shards_of,
+)
 from slurm_plugin.admin.why.slurm_reasons import Cause, cause_of
 from slurm_plugin.core.booking.gres_text import count_of, is_mig, parse_gres
 from slurm_plugin.core.comments.admin_comment import read_note
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.records.submission import Booking
-from slurm_plugin.core.units import human
+from slurm_plugin.core.units import counted, human
 from slurm_plugin.monitor.export.status import GpuStatus
 from slurm_plugin.slurm.control import JobView, put_off
 
@@ -24,29 +32,33 @@ _FAR_S = 180 * 86_400
 """Slurm predicts a start a year ahead where earlier jobs have no time limit."""
 
 
-def answer(facts: Facts) -> tuple[Cause, ...]:
+def answer(facts: WaitFacts) -> tuple[Cause, ...]:
     """Return why a job waits, then why it does not share; the most important cause first."""
     found = (_first(facts), *_not_shared(facts))
     return tuple(replace(cause, fix=cause.fix.replace("ID", str(facts.job.job_id))) for cause in found)
 
 
-def expected_s(facts: Facts) -> float | None:
+def expected_s(facts: WaitFacts) -> float | None:
     """Return when Slurm expects a waiting job to start, seconds since the epoch; None if it does not know."""
     start_s = facts.job.start_time_s
     known = facts.job.state == "PENDING" and start_s is not None
     return start_s if known and start_s is not None and start_s < facts.time_s + _FAR_S else None
 
 
-def _first(facts: Facts) -> Cause:
+def _first(facts: WaitFacts) -> Cause:
     state = facts.job.state
     if state == "PENDING":
         return _waits(facts)
     if state in _RUNS:
         return Cause(kind="runs", text=_together(facts))
-    return Cause(kind="ended", text=f"it is {state}", fix="rad report ID shows what it used")
+    return Cause(
+        kind="ended",
+        text=f"it is {state}",
+        fix="as root on the controller, rad report ID shows its usage",
+    )
 
 
-def _waits(facts: Facts) -> Cause:
+def _waits(facts: WaitFacts) -> Cause:
     reason = facts.job.reason
     need = need_of(facts)
     if found := cause_of(reason):
@@ -68,7 +80,7 @@ def _waits(facts: Facts) -> Cause:
     return Cause(kind="rerun", text=f"it runs again, {boost}: {note.detail}; {cause.text}", fix=_NOTHING)
 
 
-def _put_off(facts: Facts) -> Cause:
+def _put_off(facts: WaitFacts) -> Cause:
     """Return why a job has a start time in the future."""
     job, note = facts.job, facts.note
     at = "" if job.start_time_s is None else f", at {_time(job.start_time_s)}"
@@ -88,7 +100,7 @@ def _put_off(facts: Facts) -> Cause:
     )
 
 
-def _in_queue(facts: Facts) -> Cause | None:
+def _in_queue(facts: WaitFacts) -> Cause | None:
     """Return how many jobs come first, if Slurm names the priority."""
     if facts.job.reason != "Priority":
         return None
@@ -104,7 +116,7 @@ def _in_queue(facts: Facts) -> Cause | None:
     )
 
 
-def _never(facts: Facts, need: Need) -> Cause | None:
+def _never(facts: WaitFacts, need: GpuRequest) -> Cause | None:
     """Return why no node of its partitions can start it; None if one can, or the nodes are unknown."""
     nodes = nodes_of(facts)
     if not nodes:
@@ -122,14 +134,14 @@ def _never(facts: Facts, need: Need) -> Cause | None:
     if need.shards > largest:
         return Cause(
             kind="never",
-            text=f"it requests {need.shards} shards of a GPU, and the largest has {largest}",
+            text=f"it requests {counted(need.shards, 'shard')} of a GPU, and the largest has {largest}",
             fix="scancel it, and request at most that",
         )
     total = sum(count_of(parse_gres(node.gres), "gpu") for node in matching)
     if need.gpus > total:
         return Cause(
             kind="never",
-            text=f"it requests {need.gpus} GPUs, and the nodes that may run it have {total}",
+            text=f"it requests {counted(need.gpus, 'GPU')}, and the nodes that may run it have {total}",
             fix="scancel it, and request at most that",
         )
     down = [node for node in matching if not is_usable(node)]
@@ -144,7 +156,7 @@ def _never(facts: Facts, need: Need) -> Cause | None:
     )
 
 
-def _no_gpu(facts: Facts, need: Need) -> Cause:
+def _no_gpu(facts: WaitFacts, need: GpuRequest) -> Cause:
     """Return what no GPU has free, as far as rad-monitors show it."""
     usable = {node.name for node in of_type(nodes_of(facts), need.type) if is_usable(node)}
     gpus = [
@@ -186,7 +198,7 @@ def _no_gpu(facts: Facts, need: Need) -> Cause:
     if gpu.jobs and need.shards > -(-need.memory_bytes // settings.shard_bytes):
         return Cause(
             kind="compute",
-            text=f"{free}, but not the {need.shards} shards that it requests for its compute",
+            text=f"{free}, but not the {counted(need.shards, 'shard')} that it requests for its compute",
             fix=f"{_NOTHING} when jobs there end; compute_overcommit is the admin's limit",
         )
     return _other_resources(free)
@@ -200,7 +212,7 @@ def _other_resources(free: str) -> Cause:
     )
 
 
-def _not_shared(facts: Facts) -> Iterator[Cause]:
+def _not_shared(facts: WaitFacts) -> Iterator[Cause]:
     """Yield why a job does not share its GPU, or not with everyone."""
     need, booking, settings = need_of(facts), facts.booking, facts.settings
     if any(map(is_mig, parse_gres(facts.job.gres))):
@@ -253,7 +265,7 @@ def _why_whole(job: JobView, booking: Booking, settings: PartitionConfig) -> str
     )
 
 
-def _together(facts: Facts) -> str:
+def _together(facts: WaitFacts) -> str:
     """Return where a job runs, and with which others."""
     own = facts.job.job_id
     parts = []

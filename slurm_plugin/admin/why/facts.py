@@ -1,4 +1,4 @@
-"""What is known of a job: what it requests of GPUs, and the nodes that may give it that. Pure."""
+"""Facts about a job: the GPUs that it requests, and the nodes that may provide them. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from slurm_plugin.admin.top.fleet import Node
+from slurm_plugin.admin.top.fleet import NodeAnswer
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.comments.admin_comment import Note, read_note
 from slurm_plugin.core.comments.signed_comment import shown_booking
@@ -20,7 +20,7 @@ _UNUSABLE = re.compile(r"(?:DOWN|DRAIN|DRAINED|DRAINING|ERROR|FAIL|FAILING|FUTUR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class WaitFacts:
     """What was found.
 
     Attributes:
@@ -38,7 +38,7 @@ class Facts:
     config: Config = field(default_factory=Config)
     nodes: Sequence[NodeView] = ()
     waiting: Sequence[WaitingJob] = ()
-    fleet: Sequence[Node] = ()
+    fleet: Sequence[NodeAnswer] = ()
     missing: tuple[str, ...] = ()
 
     @property
@@ -64,7 +64,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class GpuRequest:
     """What a job requests of GPUs.
 
     Attributes:
@@ -80,24 +80,24 @@ class Need:
     memory_bytes: int = 0
 
 
-def need_of(facts: Facts) -> Need | None:
+def need_of(facts: WaitFacts) -> GpuRequest | None:
     """Return what a job requests of GPUs; None if it requests none."""
     items, booking = parse_gres(facts.job.gres), facts.booking
     shards, gpus = count_of(items, "shard"), count_of(items, "gpu")
     kind = next((item.type for item in items if item.name in ("gpu", "shard") and item.type), None) or ""
     if not shards:
-        return Need(gpus=gpus, type=kind) if gpus else None
+        return GpuRequest(gpus=gpus, type=kind) if gpus else None
     number = max(1, booking.gpus) if booking else 1  # its user may have written the comment
     each = booking.shards // number if booking and booking.shards else shards
     most = max((shards_of(node) for node in of_type(nodes_of(facts), kind)), default=0)
     if each == most or (booking is not None and booking.kind == "whole"):
-        return Need(gpus=number, type=kind)
+        return GpuRequest(gpus=number, type=kind)
     shard_bytes = (facts.settings or PartitionConfig()).shard_bytes
     memory_bytes = booking.memory_bytes if booking and booking.memory_bytes else each * shard_bytes
-    return Need(gpus=number, type=kind, shards=each, memory_bytes=memory_bytes)
+    return GpuRequest(gpus=number, type=kind, shards=each, memory_bytes=memory_bytes)
 
 
-def nodes_of(facts: Facts) -> list[NodeView]:
+def nodes_of(facts: WaitFacts) -> list[NodeView]:
     """Return the nodes with GPUs in a job's partitions."""
     return [
         node

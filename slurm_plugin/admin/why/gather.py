@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from slurm_plugin.admin.top.command import port_of
-from slurm_plugin.admin.top.fleet import Node
+from slurm_plugin.admin.top.fleet import NodeAnswer
 from slurm_plugin.admin.top.gather import Gatherer
-from slurm_plugin.admin.why.facts import Facts
+from slurm_plugin.admin.why.facts import WaitFacts
 from slurm_plugin.core.booking.gres_text import parse_gres
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.config.load import Config
@@ -20,7 +20,7 @@ ANSWER_S = 10.0
 """Time-out for each of Slurm's commands."""
 
 
-def look(job_id: int, config: Config, clock: Clock) -> Facts:
+def look(job_id: int, config: Config, clock: Clock) -> WaitFacts:
     """Return what is known of a job; sources other than the job itself that cannot be read are listed.
 
     Args:
@@ -39,7 +39,7 @@ def look(job_id: int, config: Config, clock: Clock) -> Facts:
         raise ConfigError(f"Slurm does not know job {job_id} any more; rad report {job_id} has its history")
     missing: list[str] = []
     if not config.partitions:
-        missing.append("rad.toml: it cannot be read here, or names no partition, so sharing is not explained")
+        missing.append("rad.toml: it names no partition here, so sharing is not explained")
     nodes: Sequence[NodeView] = ()
     waiting: Sequence[WaitingJob] = ()
     try:
@@ -47,7 +47,7 @@ def look(job_id: int, config: Config, clock: Clock) -> Facts:
         waiting = waiting_jobs(slurm_conf=conf, timeout_s=ANSWER_S)
     except SlurmError as exc:
         missing.append(f"Slurm: {exc}")
-    return Facts(
+    return WaitFacts(
         time_s=clock.now_s(),
         job=job,
         config=config,
@@ -60,7 +60,7 @@ def look(job_id: int, config: Config, clock: Clock) -> Facts:
 
 def _fleet(
     job: JobView, nodes: Sequence[NodeView], config: Config, clock: Clock, missing: list[str]
-) -> Sequence[Node]:
+) -> Sequence[NodeAnswer]:
     """Query the rad-monitors of the nodes that may run the job."""
     partitions = set(job.partition.split(","))
     places = {

@@ -90,9 +90,6 @@ _LIMITS = re.compile(r"QOS|Assoc|Max\w+PerAccount")
 def cause_of(reason: str) -> Cause | None:
     """Return the cause that a reason of Slurm stands for; None for one that GPUs or RAD must explain, or is unknown.
 
-    Args:
-        reason: As squeue prints it.
-
     >>> cause_of("QOSMaxGRESPerUser").kind, cause_of("ReqNodeNotAvail,_UnavailableNodes:gpu1").kind
     ('limit', 'no node')
     >>> cause_of("Resources")

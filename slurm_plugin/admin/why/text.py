@@ -8,19 +8,19 @@ from dataclasses import asdict
 from datetime import datetime
 
 from slurm_plugin.admin.why.answer import answer, expected_s
-from slurm_plugin.admin.why.facts import Facts
+from slurm_plugin.admin.why.facts import WaitFacts
 from slurm_plugin.core.text import one_line
 
 VERSION = 1
 _LONGEST = 300
 
 
-def as_text(facts: Facts) -> str:
+def as_text(facts: WaitFacts) -> str:
     """Return the answer as text."""
     return "\n".join(f"{name:<11}{one_line(text, _LONGEST)}".rstrip() for name, text in _lines(facts))
 
 
-def as_json(facts: Facts) -> str:
+def as_json(facts: WaitFacts) -> str:
     """Return the answer as JSON."""
     return json.dumps(
         {
@@ -36,7 +36,7 @@ def as_json(facts: Facts) -> str:
     )
 
 
-def _lines(facts: Facts) -> Iterator[tuple[str, str]]:
+def _lines(facts: WaitFacts) -> Iterator[tuple[str, str]]:
     job = facts.job
     reason = f" ({job.reason})" if job.reason else ""
     gres = f", {job.gres}" if job.gres else ""

@@ -1,1 +1,1 @@
-"""What a job books: the decision table, its request to Slurm and the signed result."""
+"""Bookings of jobs: the decision table, the request to Slurm and the signed result."""

@@ -1,4 +1,4 @@
-"""How part of a GPU, or a whole one, is requested from Slurm, in a partition with one or several types of GPU.
+"""Request part of a GPU, or a whole one, from Slurm, in a partition with one or several types of GPU.
 
 Shards can have the type of the GPU whose device they share: `shard:a100:5` is allocated on an a100 only. slurm.conf
 must name the type at its nodes' shards, or the job's own srun fails (seen on 22.05.8 and 24.11.5).

@@ -14,11 +14,7 @@ from slurm_plugin.core.records.submission import (
 
 
 def gpus_of(request: JobRequest) -> int:
-    """Return the number of GPUs of a one-node job, in whichever way they were requested; 0 if it requests none.
-
-    Args:
-        request: The user's request.
-    """
+    """Return the number of GPUs of a one-node job, in whichever way they were requested; 0 if it requests none."""
     return max(
         count_of(request.gres, "gpu"),
         count_of(request.gres_per_job, "gpu"),
@@ -82,15 +78,20 @@ def whole(gpus: int, request: JobRequest, stated: UserDirectives, estimate: Memo
 def _basis(estimate: MemoryEstimate | None) -> BookingBasis:
     """Return the origin of the size, which decides how a job that needs more is treated."""
     if estimate is None or estimate.source == "stated":
-        return "asked"
+        return "requested"
     return "history" if estimate.source == "history" else "estimate"
 
 
 def by_hand(booking: Booking) -> Booking:
     """Return the booking with its size marked as chosen by the user, whatever RAD would have booked."""
-    return replace(booking, basis="asked")
+    return replace(booking, basis="requested")
 
 
-def any_stated(stated: UserDirectives) -> bool:
-    """Return whether the user gave RAD any directive, and so expects an answer."""
-    return stated != UserDirectives()
+def answer(stated: UserDirectives, message: str) -> tuple[str, ...]:
+    """Return the messages of a decision: this one, or none to a user that gave RAD no directive, and expects none.
+
+    Args:
+        stated: The user's directives.
+        message: The decision in words.
+    """
+    return () if stated == UserDirectives() else (message,)

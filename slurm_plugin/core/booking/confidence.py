@@ -1,4 +1,4 @@
-"""How much of an uncertain need is booked, at a chosen confidence: a share of jobs, or the bound."""
+"""Compute how much of an uncertain need is booked at a chosen confidence: a share of jobs, or the bound."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 from gpumemnet.records import replace
 from slurm_plugin.core.booking import messages as texts
 from slurm_plugin.core.booking.available_gres import AvailableGres
-from slurm_plugin.core.booking.bookings import any_stated, gpus_of, processes_of, shared, whole
+from slurm_plugin.core.booking.bookings import answer, gpus_of, processes_of, shared, whole
 from slurm_plugin.core.booking.gres_request import gpu_obstacle
 from slurm_plugin.core.booking.gres_text import count_of, is_mig
 from slurm_plugin.core.booking.mig import mig_instance
@@ -39,6 +39,9 @@ from slurm_plugin.core.records.submission import (
     Rewrite,
     UserDirectives,
 )
+
+NOT_MANAGED = "not our partition"
+"""Reason for leaving a job of an unmanaged partition unchanged."""
 
 
 def decide(
@@ -69,7 +72,7 @@ def decide(
         stated = replace(stated, retry=False)
     partition = config.partition(request.partition)
     if partition is None or not partition.managed:
-        return Rewrite(reason="not our partition")
+        return Rewrite(reason=NOT_MANAGED)
     if partition.mig == "map":
         rewrite = mig_instance(request, stated, estimate, partition)
     else:
@@ -90,7 +93,7 @@ def decide(
 
 
 def _observed(rewrite: Rewrite, request: JobRequest) -> str:
-    """Return what would have been done, with its kind as the first word: `admin/trial.py` counts these."""
+    """Return what would have been done, with its kind as the first word: `admin/observe_mode.py` counts these."""
     asks = rewrite.each_gpu or rewrite.fields.get("gres") or rewrite.reason
     if rewrite.refusal:
         return f"refused {rewrite.refusal}"
@@ -108,16 +111,15 @@ def _decide(
     requested = request.requested
     gpus, shards = gpus_of(request), count_of(requested, "shard")
     if request.heterogeneous:
-        return Rewrite(messages=(texts.HETEROGENEOUS,) if any_stated(stated) else (), reason="heterogeneous")
+        return Rewrite(messages=answer(stated, texts.HETEROGENEOUS), reason="heterogeneous")
     if any(is_mig(item) for item in requested):
-        return Rewrite(messages=(texts.MIG,) if any_stated(stated) else (), reason="mig")
+        return Rewrite(messages=answer(stated, texts.MIG), reason="mig")
     if not gpus and not shards:
-        messages = (texts.NO_GPU,) if any_stated(stated) else ()
-        return Rewrite(messages=messages, reason="no gpu")
+        return Rewrite(messages=answer(stated, texts.NO_GPU), reason="no gpu")
     if gpus and shards:
         return Rewrite(reason="gpu and shards")  # Slurm refuses the pair with a message of its own
     if (request.nodes or 1) > 1:
-        messages = (texts.keeps_gpus(texts.SEVERAL_NODES),) if any_stated(stated) else ()
+        messages = answer(stated, texts.keeps_gpus(texts.SEVERAL_NODES))
         return Rewrite(messages=messages, reason="multi-node")
     if shards:
         return own_shards(shards, request, stated, estimate, available)
@@ -144,7 +146,7 @@ def _single(
         return Rewrite(booking=whole(1, request, stated, estimate), reason="interactive")
     obstacle = gpu_obstacle(request, partition)
     if obstacle is not None:
-        messages = (texts.keeps_gpu(obstacle),) if any_stated(stated) else ()
+        messages = answer(stated, texts.keeps_gpu(obstacle))
         return Rewrite(messages=messages, booking=whole(1, request, stated, estimate), reason="kept")
     if stated.policy == "exclusive" or (unknown and partition.default == "exclusive"):
         why = texts.EXCLUSIVE if stated.policy == "exclusive" else texts.NEED_UNKNOWN
@@ -155,9 +157,10 @@ def _single(
         why = texts.may_need(part.need_bytes, capacity_bytes, processes)
         return _exclusively(request, stated, estimate, available, why, part.need_bytes)
     rewrite = Rewrite(
-        messages=(part.message,) if any_stated(stated) else (),
+        messages=answer(stated, part.message),
         booking=part.of(shared(part.booked_bytes, request, stated, estimate)),
         reason="shared",
+        share=part.share,
     )
     return with_shards(rewrite, request, available, available.share(part.requested))
 
@@ -171,7 +174,7 @@ def _exclusively(
     need_bytes: int | None = None,
 ) -> Rewrite:
     rewrite = Rewrite(
-        messages=(texts.alone(why),) if any_stated(stated) else (),
+        messages=answer(stated, texts.alone(why)),
         booking=whole(1, request, stated, estimate),
         reason="exclusive",
     )

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import re
 
-from slurm_plugin.core.booking.gres_text import GPU_ENVIRONMENT, count_of
+from slurm_plugin.core.booking.gres_text import GPU_ENVIRONMENT, MEMORY_BY_GPU, count_of
 from slurm_plugin.core.config.load import PartitionConfig
-from slurm_plugin.core.records.submission import AskedTasks, GresItem, JobRequest
+from slurm_plugin.core.records.submission import GresItem, JobRequest, RequestedTasks
 
 ONE_TASK_PER_GPU = "one-task-per-sharing"
 """`--gres-flags` of sbatch(1); job_submit.lua sets its bit."""
@@ -29,21 +29,35 @@ def shard_fields(request: JobRequest, gres: str) -> dict[str, str]:
         gres: The shards, as GRES: "shard:12".
     """
     fields = {"gres": f"{request.other_gres},{gres}" if request.other_gres else gres}
-    if request.gres_per_job or request.gres_per_task:
-        fields |= {"min_nodes": "1", "max_nodes": "1"}  # one GPU in all was one node by itself
+    if (request.gres_per_job or request.gres_per_task) and (request.tasks or 1) > 1:
+        # Slurm may otherwise give the tasks several nodes, with shards on each.
+        fields |= {"min_nodes": "1", "max_nodes": "1"}
     if request.gres_per_job:
         fields["tres_per_job"] = ""
     if request.gres_per_task:
         fields["tres_per_task"] = request.other_per_task
     if request.cpus_per_gpu is not None:
-        cpus_per_task = -(-request.cpus_per_gpu // (request.tasks or 1))
-        fields |= {"cpus_per_tres": "", "cpus_per_task": str(cpus_per_task)}
-        fields["min_cpus"] = str(cpus_per_task * (request.tasks or 1))
+        fields |= {"cpus_per_tres": "", **_cpu_fields(request, request.cpus_per_gpu)}
     if request.memory_per_gpu_mib is not None:
         fields |= {"mem_per_tres": "", "min_mem_per_node": str(request.memory_per_gpu_mib)}
     if request.binds_gpus:
         fields["tres_bind"] = ""
     return fields
+
+
+def _cpu_fields(request: JobRequest, cpus: int) -> dict[str, str]:
+    """Return what requests the CPUs of one GPU.
+
+    By node, as Slurm counts them: the job's environment and later changes of its CPUs are then those of a job with a
+    GPU. But Slurm 22.05 takes no notice of these where tasks are stated on one node.
+    """
+    cpus = max(cpus, request.cpus_per_node or 0)
+    if request.tasks is None:
+        return {"pn_min_cpus": str(cpus)}
+    cpus_per_task = -(-cpus // request.tasks) if request.tasks else 1
+    if cpus_per_task == 1:
+        return {}  # each task has one, or with --overcommit fewer
+    return {"cpus_per_task": str(cpus_per_task), "min_cpus": str(cpus_per_task * request.tasks)}
 
 
 def task_fields(request: JobRequest, gres: str, gpus: int) -> dict[str, str]:
@@ -56,7 +70,7 @@ def task_fields(request: JobRequest, gres: str, gpus: int) -> dict[str, str]:
         gres: The shards of each GPU, as GRES: "shard:12".
         gpus: Number of GPUs.
     """
-    cpus = -(-_cpus(request, gpus) // gpus)
+    cpus = _cpus_of_gpu(request, gpus)
     fields = {"gres": request.other_gres} if request.gres else {}
     if request.gres_per_job:
         fields["tres_per_job"] = ""
@@ -81,32 +95,37 @@ def task_fields(request: JobRequest, gres: str, gpus: int) -> dict[str, str]:
     return fields
 
 
-def asked_tasks(request: JobRequest, gpus: int) -> AskedTasks:
+def requested_tasks(request: JobRequest, gpus: int) -> RequestedTasks:
     """Return the tasks that the steps of a job get, where the request to Slurm has one for each GPU.
+
+    Steps use what the CPUs were rounded up by: where fewer CPUs are left than a task needs, Slurm refuses a step as
+    impossible that only has to wait for another step's shards (24.11.5, _step_test_gres in stepmgr.c).
 
     Args:
         request: The user's request.
         gpus: GPUs of the job.
     """
     tasks = request.tasks or 1
-    cpus = request.cpus_per_task or 0
-    if request.cpus_per_gpu is not None:
-        cpus = -(-_cpus(request, gpus) // tasks)
+    cpus = 0
+    if request.cpus_per_task or request.cpus_per_gpu is not None:
+        cpus = _cpus_of_gpu(request, gpus) * gpus // tasks
     own_gpu = tasks == gpus > 1 and count_of(request.gres_per_task, "gpu") == 1
-    return AskedTasks(tasks=tasks, cpus=cpus, own_gpu=own_gpu)
+    return RequestedTasks(tasks=tasks, cpus=cpus, own_gpu=own_gpu)
 
 
-def _cpus(request: JobRequest, gpus: int) -> int:
-    """Return the total number of CPUs that a request is for."""
+def _cpus_of_gpu(request: JobRequest, gpus: int) -> int:
+    """Return the CPUs for each GPU of a job, rounded up."""
     tasks = request.tasks or 1
+    cpus = tasks * (request.cpus_per_task or 1)
     if request.cpus_per_gpu is not None:
-        return max(tasks, request.cpus_per_gpu * gpus)
-    return tasks * (request.cpus_per_task or 1)
+        cpus = max(tasks, request.cpus_per_gpu * gpus)
+    return -(-cpus // gpus)
 
 
 def cleared_environment(request: JobRequest) -> dict[str, str]:
     """Return new values for the job's variables that name GPUs; "" blanks one."""
-    return dict.fromkeys(GPU_ENVIRONMENT, "") | {"SLURM_TRES_PER_TASK": request.other_per_task}
+    of_gpu = {} if request.memory_per_gpu_mib is None else {MEMORY_BY_GPU: "1"}
+    return dict.fromkeys(GPU_ENVIRONMENT, "") | {"SLURM_TRES_PER_TASK": request.other_per_task} | of_gpu
 
 
 def gpu_obstacle(request: JobRequest, partition: PartitionConfig) -> str | None:

@@ -30,6 +30,10 @@ GPU_COUNTS = ("SLURM_GPUS", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK")
 """Those that scripts read, too, as in `torchrun --nproc_per_node=$SLURM_GPUS_PER_NODE`. TaskProlog restores them
 where cli_filter.lua translates the GPU requests of a job's steps to its shards (lua/rad_step.lua)."""
 
+MEMORY_BY_GPU = "RAD_MEMORY_BY_GPU"
+"""Set where a job's memory by node stands for memory by GPU. TaskProlog then unsets SLURM_MEM_PER_NODE: Slurm sets
+none for such a job, and one that it submits would inherit it next to SLURM_MEM_PER_CPU, which srun refuses."""
+
 _PREFIX = re.compile(r"^gres[:/]")
 _SUFFIX = {"K": KIB, "M": MIB, "G": GIB}
 _COUNT = re.compile(r"^(\d{1,9})([KMG]?)$", re.IGNORECASE)

@@ -109,6 +109,16 @@ def mixed_partitions(names: str) -> str:
     return f"RAD: the partitions {names} treat #RAD differently, so it has no effect; request one of them"
 
 
+def not_managed(names: str) -> str:
+    """Report that #RAD is not read: RAD does not manage the partition.
+
+    Args:
+        names: Value of `--partition`, or the default partition.
+    """
+    subject = f"partitions {names} are" if "," in names else f"partition {names} is"
+    return f"RAD: {subject} not managed; #RAD lines have no effect"
+
+
 def below_a_process(stated_bytes: int, base_bytes: int) -> str:
     """Warn that a stated need is too small for any training.
 
@@ -123,20 +133,12 @@ def below_a_process(stated_bytes: int, base_bytes: int) -> str:
 
 
 def keeps_gpu(obstacle: str) -> str:
-    """Report that a job gets the whole GPU that it requested, because shards cannot replace it.
-
-    Args:
-        obstacle: The reason.
-    """
+    """Report that a job gets the whole GPU that it requested, because shards cannot replace it."""
     return f"RAD: {obstacle}; the job gets a whole GPU"
 
 
 def keeps_gpus(obstacle: str) -> str:
-    """Report that a job with several GPUs gets them as whole GPUs.
-
-    Args:
-        obstacle: The reason.
-    """
+    """Report that a job with several GPUs gets them as whole GPUs."""
     return f"RAD: {obstacle}; the job gets whole GPUs"
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from gpumemnet.records import replace
 from slurm_plugin.core.booking import messages
 from slurm_plugin.core.booking.available_gres import AvailableGres
-from slurm_plugin.core.booking.bookings import any_stated, whole
+from slurm_plugin.core.booking.bookings import answer, whole
 from slurm_plugin.core.booking.gres_request import gpu_obstacle
 from slurm_plugin.core.booking.shard_layout import with_shards
 from slurm_plugin.core.booking.size import part_for
 from slurm_plugin.core.records.submission import JobRequest, MemoryEstimate, Rewrite, UserDirectives
+from slurm_plugin.core.units import counted
 
 
 def several(
@@ -40,7 +41,7 @@ def several(
         return kept
     obstacle = _obstacle(gpus, request, stated, estimate, available)
     if obstacle is not None:
-        return replace(kept, messages=(messages.keeps_gpus(obstacle),) if any_stated(stated) else ())
+        return replace(kept, messages=answer(stated, messages.keeps_gpus(obstacle)))
     return _shared(gpus, request, stated, estimate, available, kept)
 
 
@@ -56,7 +57,7 @@ def _obstacle(
         return "jobs of srun and salloc can share one GPU only"
     most = max(available.max_shard_gpus, 1)
     if gpus > most:
-        return f"this Slurm gives a job shards of at most {most} GPU{'s' * (most > 1)}"
+        return f"this Slurm gives a job shards of at most {counted(most, 'GPU')}"
     if (request.tasks or 1) not in (1, gpus):
         return f"{request.tasks} tasks on {gpus} GPUs are neither one task nor one per GPU"
     if stated.gpus is None and estimate.source != "stated":
@@ -76,11 +77,12 @@ def _shared(
     part = part_for(stated, estimate, available.partition, gpus=gpus)
     if not part.fits or kept.booking is None:
         why = messages.may_need(part.need_bytes, available.partition.capacity_bytes)
-        return replace(kept, messages=(messages.alone(why, gpus),) if any_stated(stated) else ())
+        return replace(kept, messages=answer(stated, messages.alone(why, gpus)))
     rewrite = replace(
         kept,
-        messages=(part.message,) if any_stated(stated) else (),
+        messages=answer(stated, part.message),
         booking=part.of(replace(kept.booking, kind="shared", memory_bytes=part.booked_bytes)),
         reason="shared",
+        share=part.share,
     )
     return with_shards(rewrite, request, available, available.share(part.requested), gpus)

@@ -6,6 +6,7 @@ their 16- and 64-bit forms).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,9 +45,11 @@ def request_from(
         gres_per_socket=parse_gres(_text(message, "tres_per_socket")),
         cpus_per_gpu=_per_gpu(message, "cpus_per_tres"),
         memory_per_gpu_mib=_per_gpu(message, "mem_per_tres"),
-        nodes=_number(message, "min_nodes"),
+        states_memory=any(message.get(name) is not None for name in ("min_mem_per_node", "min_mem_per_cpu")),
+        nodes=_nodes(message),
         tasks=_tasks(message),
-        cpus_per_task=_each_task(message),
+        cpus_per_task=_each(message, "cpus_per_task"),
+        cpus_per_node=_each(message, "pn_min_cpus"),
         comment=read_comment(_text(message, "comment") or ""),
         script=_text(message, "script"),
         heterogeneous=message.get("heterogeneous") is True,
@@ -63,16 +66,34 @@ def request_from(
 
 def _tasks(message: Mapping[str, Any]) -> int | None:
     """Return the tasks of a job; Slurm 24.11 and 26.05 do not count those requested by node yet, as 22.05 does."""
-    tasks, each = _number(message, "num_tasks"), _number(message, "ntasks_per_node")
-    if tasks is not None or each in (None, 0, *_NO_VAL_16):
+    tasks, each = _number(message, "num_tasks"), _each(message, "ntasks_per_node")
+    if tasks is not None or each is None:
         return tasks
-    return (each or 1) * (_number(message, "min_nodes") or 1)
+    return each * (_number(message, "min_nodes") or 1)
 
 
-def _each_task(message: Mapping[str, Any]) -> int | None:
-    """Return the CPUs of each task, if they are stated."""
-    cpus = _number(message, "cpus_per_task")
-    return None if cpus in (0, *_NO_VAL_16) else cpus
+def _nodes(message: Mapping[str, Any]) -> int | None:
+    """Return the most nodes that options imply; only Slurm knows how many the memory of tasks takes.
+
+    >>> _nodes({"min_nodes": 1, "max_nodes": 2}), _nodes({"features": "*1*3"}), _nodes({"num_tasks": 2})
+    (2, 4, None)
+    >>> _nodes({"num_tasks": 20, "cpus_per_task": 2, "cpus_of_node": 32})
+    2
+    """
+    counted = sum(map(int, re.findall(r"\*(\d{1,9})", _text(message, "features") or "")))  # of a constraint
+    tasks, each = _number(message, "num_tasks"), _each(message, "ntasks_per_node")
+    spread = -(-tasks // each) if tasks and each else 0
+    cpus, of_node = (tasks or 1) * (_each(message, "cpus_per_task") or 1), _number(message, "cpus_of_node")
+    if tasks and tasks > 1 and of_node and cpus > of_node:
+        spread = max(spread, -(-cpus // of_node))
+    stated = (_number(message, "min_nodes"), _number(message, "max_nodes"), counted, spread)
+    return max(filter(None, stated), default=None)
+
+
+def _each(message: Mapping[str, Any], name: str) -> int | None:
+    """Return a count of 16 bits, if it is stated."""
+    count = _number(message, name)
+    return None if count in (0, *_NO_VAL_16) else count
 
 
 def _gpu_only_option(message: Mapping[str, Any], *, honour_reserved_parts: bool) -> str | None:

@@ -1,10 +1,15 @@
-"""How a decision requests shards from Slurm: by node, or by task where they could otherwise lie on several GPUs."""
+"""Request a decision's shards from Slurm: by node, or by task where they could otherwise lie on several GPUs."""
 
 from __future__ import annotations
 
 from gpumemnet.records import replace
 from slurm_plugin.core.booking.available_gres import AvailableGres
-from slurm_plugin.core.booking.gres_request import asked_tasks, cleared_environment, shard_fields, task_fields
+from slurm_plugin.core.booking.gres_request import (
+    cleared_environment,
+    requested_tasks,
+    shard_fields,
+    task_fields,
+)
 from slurm_plugin.core.records.submission import JobRequest, Rewrite
 
 
@@ -28,6 +33,6 @@ def with_shards(
         rewrite,
         fields=task_fields(request, gres, gpus),
         environment=environment,
-        booking=replace(rewrite.booking, by_task=asked_tasks(request, gpus)),
+        booking=replace(rewrite.booking, by_task=requested_tasks(request, gpus)),
         each_gpu=gres,
     )

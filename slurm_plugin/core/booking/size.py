@@ -19,7 +19,7 @@ from slurm_plugin.core.units import from_mib, shards_for
 
 
 @frozen
-class Part:
+class GpuPart:
     """The part of a GPU that a job needs, or of each of its GPUs.
 
     Attributes:
@@ -29,6 +29,7 @@ class Part:
         cap_bytes: Its limit; None if that is the booking.
         requested: Shards to request from Slurm, because of its memory or its compute.
         by_user: Whether the user chose to book less than the site would.
+        share: Share of jobs for which the booking is large enough; None if unknown.
         message: Message for the user.
     """
 
@@ -38,6 +39,7 @@ class Part:
     cap_bytes: int | None
     requested: int
     by_user: bool
+    share: float | None
     message: str
 
     def of(self, booking: Booking) -> Booking:
@@ -52,7 +54,7 @@ def part_for(
     *,
     processes: int = 1,
     gpus: int = 1,
-) -> Part:
+) -> GpuPart:
     """Return the part of a GPU that a job needs.
 
     Args:
@@ -70,13 +72,14 @@ def part_for(
     above_booking_bytes = cap_bytes if cap_bytes > booked_bytes else None
     turns = gpus > 1 or partition.sharing == "streams"
     requested = max(shards, compute_shards(processes, estimate, partition, turns=turns))
-    return Part(
+    return GpuPart(
         need_bytes=need_bytes,
         fits=shards < partition.shards and need_bytes <= partition.capacity_bytes,
         booked_bytes=booked_bytes,
         cap_bytes=above_booking_bytes,
         requested=requested,
         by_user=size.by_user,
+        share=size.share,
         message=messages.reserves(
             booked_bytes,
             estimate,

@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from slurm_plugin.core.records.submission import AskedTasks
+from slurm_plugin.core.records.submission import RequestedTasks
 
 _TASKS = "RAD_TASKS"
 
 
-def task_variables(requested: AskedTasks | None) -> dict[str, str]:
+def task_variables(requested: RequestedTasks | None) -> dict[str, str]:
     """Return what the Prolog passes to TaskProlog about the tasks; nothing if the request to Slurm has the user's own.
 
-    >>> task_variables(AskedTasks(tasks=2, cpus=4))
+    >>> task_variables(RequestedTasks(tasks=2, cpus=4))
     {'RAD_TASKS': '2 4 0'}
     """
     return (

@@ -13,6 +13,7 @@ import hashlib
 from gpumemnet.records import replace
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.records.submission import Booking, GresItem, JobRequest, Rewrite
+from slurm_plugin.core.units import counted
 
 MOST_PARTITIONS = 8
 """A job that names more passes through unchanged: their marks would not fit into the comment."""
@@ -47,6 +48,7 @@ def bound(rewrite: Rewrite, request: JobRequest, default_partition: str) -> Rewr
         shards=_shards(rewrite, rewrite.booking.gpus, request),
         partitions=marks,
         changed=not asks_again and not _plain(request),
+        by_node=not (asks_again and (request.gres_per_job or request.gres_per_task)),
     )
     return replace(rewrite, booking=booking)
 
@@ -68,7 +70,7 @@ def _plain(request: JobRequest) -> bool:
 
 
 def mismatch_in(booking: Booking, *, partition: str, gpu_indices: int) -> str | None:
-    """Return why Slurm must be asked for the job's allocation; None if nothing contradicts its booking.
+    """Return why Slurm must be queried for the job's allocation; None if nothing contradicts its booking.
 
     Args:
         booking: The job's verified booking.
@@ -80,7 +82,7 @@ def mismatch_in(booking: Booking, *, partition: str, gpu_indices: int) -> str | 
     if partition_mark(partition) not in booking.partitions:
         return f"it was booked for another partition than {partition}"
     if gpu_indices != booking.gpus:
-        return f"Slurm gave it {gpu_indices} GPU{'s' * (gpu_indices != 1)} and not {booking.gpus}"
+        return f"Slurm gave it {counted(gpu_indices, 'GPU')} and not {booking.gpus}"
     return None
 
 

@@ -21,10 +21,10 @@ from slurm_plugin.core.records.queue_position import QueuePosition, position_in,
 from slurm_plugin.core.text import one_line
 from slurm_plugin.core.units import from_mib, to_mib_up
 
-Event = Literal["booked", "recovered", "requeued", "woken", "ended", "failed", "warned"]
-Fault = Literal["estimate", "victim"]
-_EVENTS: tuple[Event, ...] = get_args(Event)
-_FAULTS: tuple[Fault, ...] = get_args(Fault)
+NoteEvent = Literal["booked", "recovered", "requeued", "woken", "ended", "failed", "warned"]
+RecoveryCause = Literal["estimate", "victim"]
+_EVENTS: tuple[NoteEvent, ...] = get_args(NoteEvent)
+_FAULTS: tuple[RecoveryCause, ...] = get_args(RecoveryCause)
 _NOTE = re.compile(r"rad: ([a-z-]+)((?: [a-z_]+=[0-9]{1,12})*)(?: -(?: (.*))?)?", re.DOTALL)
 _SEAL = re.compile(r"(.*) sig:([0-9a-f]{16})", re.DOTALL)
 _VALUE = re.compile(r"([a-z_]+)=([0-9]+)")
@@ -58,14 +58,14 @@ class Note:
         detail: A sentence for display.
     """
 
-    event: Event
+    event: NoteEvent
     start_in_s: int | None = None
     restart: int | None = None
     estimate_bytes: int | None = None
     peak_bytes: int | None = None
     smact: float | None = None
     ran_s: int | None = None
-    fault: Fault | None = None
+    fault: RecoveryCause | None = None
     position: QueuePosition | None = None
     server_ends: int | None = None
     detail: str = ""

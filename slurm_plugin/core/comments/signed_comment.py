@@ -15,7 +15,14 @@ import re
 from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records.submission import AskedTasks, Booking, BookingBasis, BookingKind, JobComment
+from slurm_plugin.core.files.regular import opened
+from slurm_plugin.core.records.submission import (
+    Booking,
+    BookingBasis,
+    BookingKind,
+    JobComment,
+    RequestedTasks,
+)
 from slurm_plugin.core.units import from_mib, to_mib_up
 
 COMMENT_LIMIT = 1024
@@ -29,7 +36,7 @@ _SIGNED = re.compile(r"(?:^| )rad2:(shared|whole):([A-Za-z0-9=:.]{1,240}):([0-9a
 _PROFILE = re.compile(r"(?:^| )rad\.profile:([A-Za-z0-9._~-]{1,700})(?= |$)")
 _FIELDS = (
     *("gpus", "procs", "mem", "cap", "est", "sm", "try", "retry", "key", "src"),
-    *("ask", "tasks", "part", "own", "changed"),
+    *("ask", "tasks", "part", "own", "changed", "node"),
 )
 _BASES: dict[str, BookingBasis] = {"e": "estimate", "h": "history"}
 """Origin of the size; without one the user chose it."""
@@ -44,7 +51,8 @@ def read_key(path: Path) -> bytes:
     try:
         if path.stat().st_mode & 0o077:
             raise ConfigError(f"{path}: other users can read the cluster key; run: chmod 600 {path}")
-        key = path.read_bytes()
+        with open(path, "rb", opener=opened) as file:
+            key = file.read()
     except PermissionError as exc:
         fix = f"run this as root, or as slurmctld's user, which must own it on the controller: chown slurm {path}"
         raise ConfigError(f"{path}: the cluster key cannot be read; {fix}") from exc
@@ -90,18 +98,19 @@ def signed_booking(booking: Booking, *, user_id: int, key: bytes) -> str:
         "part": ".".join(booking.partitions) or None,
         "own": 1 if booking.own_server else None,
         "changed": 1 if booking.changed else None,
+        "node": None if booking.by_node else 0,
     }
     body = ":".join(f"{name}={value}" for name, value in values.items() if value is not None)
     return f"rad2:{booking.kind}:{body}:{_mac(booking.kind, body, user_id, key)}"
 
 
-def _tasks_text(asked: AskedTasks | None) -> str | None:
-    return None if asked is None else f"{asked.tasks}.{asked.cpus}.{int(asked.own_gpu)}"
+def _tasks_text(requested: RequestedTasks | None) -> str | None:
+    return None if requested is None else f"{requested.tasks}.{requested.cpus}.{int(requested.own_gpu)}"
 
 
-def _tasks(text: str) -> AskedTasks:
+def _tasks(text: str) -> RequestedTasks:
     tasks, cpus, own_gpu = map(int, text.split("."))
-    return AskedTasks(tasks=tasks, cpus=cpus, own_gpu=own_gpu == 1)
+    return RequestedTasks(tasks=tasks, cpus=cpus, own_gpu=own_gpu == 1)
 
 
 def _cap_mib(booking: Booking) -> int | None:
@@ -153,11 +162,7 @@ def verified_booking(comment: JobComment, *, user_id: int, key: bytes) -> Bookin
 
 
 def shown_booking(text: str) -> Booking | None:
-    """Return the booking in a comment as it is shown, verified or not: for display only.
-
-    Args:
-        text: The job's comment.
-    """
+    """Return the booking in a comment as it is shown, verified or not: for display only."""
     found = _SIGNED.fullmatch(read_comment(text).signed)
     try:
         return None if found is None else _booking_in(found[1], found[2])
@@ -186,12 +191,13 @@ def _booking_in(kind: str, body: str) -> Booking | None:
         recoveries=int(values.get("try", "0")),
         retry=values.get("retry", "1") == "1",
         profile_key=values.get("key"),
-        basis=_BASES.get(values.get("src", ""), "asked"),
+        basis=_BASES.get(values.get("src", ""), "requested"),
         shards=int(values.get("ask", "0")),
         by_task=_tasks(values["tasks"]) if "tasks" in values else None,
         partitions=tuple(filter(None, values.get("part", "").split("."))),
         own_server="own" in values,
         changed="changed" in values,
+        by_node="node" not in values,
     )
 
 

@@ -1,4 +1,4 @@
-"""How much expected SM activity Slurm may pack onto one GPU, and what that costs the jobs in speed.
+"""Limit the expected SM activity that Slurm packs onto one GPU, by the slowdown that its jobs may have.
 
 Measured on H200s under MPS (gpumemnet/data/interference_h200.csv, `python
 bench/interference/slowdown_by_activity.py`): concurrent trainings, back to back, by the sum of the SM activity that
@@ -7,10 +7,6 @@ they have alone. A training that waits for data, or one on a GPU not packed to t
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-SLOWED: tuple[tuple[float, float], ...] = ((1.3, 1.0), (2.05, 1.5), (3.5, 2.0), (4.6, 2.5), (6.7, 3.0))
-"""(factor, sum): on a GPU packed to this sum, 9 of 10 trainings run at most this many times slower than alone."""
 TRAINS = 0.6
 """Share of its time in which a training without an observed run is assumed to train; its profile describes one that
 never waits for data. By SM activity, those of three traces train for 0.52, 0.45 and 0.51 of their time
@@ -21,22 +17,6 @@ TURNS = 1.37
 b * (1 + 1.37 * the sum of the other jobs' b) times, where b is the share of the time in which kernels run (168 that
 were measured, 6 % off at the median; docs/measurements/2026-11-activity.md). A fair share of
 the time is nearer (2 %), but shards add up."""
-
-
-def overcommit_for(slowdown: float) -> float:
-    """Return the `compute_overcommit` of a slowdown, by linear interpolation between measured points.
-
-    Args:
-        slowdown: How many times slower than alone 9 of 10 jobs may run; outside of SLOWED its ends count.
-
-    >>> overcommit_for(1.0), overcommit_for(2.05), round(overcommit_for(2.775), 2), overcommit_for(9.0)
-    (1.0, 1.5, 1.75, 3.0)
-    """
-    for (factor, activity), (next_factor, next_activity) in pairwise(SLOWED):
-        if slowdown <= next_factor:
-            part = max(0.0, slowdown - factor) / (next_factor - factor)
-            return activity + part * (next_activity - activity)
-    return SLOWED[-1][1]
 
 
 def with_waits(busy: float | None, learned_smact: float | None, measured_smact: float) -> float | None:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from gpumemnet.records import frozen
 from slurm_plugin.core.config.load import DEFAULT_PATH, Config, parse_text
-from slurm_plugin.core.config.timed_read import LONGEST, TimelyFile
+from slurm_plugin.core.config.text import LONGEST
+from slurm_plugin.core.config.timed_read import TimelyFile
 from slurm_plugin.core.errors import ConfigError
 
 COPIES = Path("/var/lib/rad")
@@ -52,19 +53,34 @@ def config_in_force(rad_toml: Path | TimelyFile) -> InForce:
     file = rad_toml if isinstance(rad_toml, TimelyFile) else TimelyFile(str(rad_toml))
     path = Path(file.path)
     copy = _read_copy(path)  # meanwhile
-    try:
-        text = file.text()
-        config = parse_text(text, origin=str(path))
-        if copy is not None and text != copy:
-            _refuse_remains(path, text, config, copy)
-    except ConfigError as exc:
-        last_good = None if copy is None else _parse_copy(path, copy)
-        if last_good is None:
-            raise ConfigError(f"{exc}; and there is no last good copy at {copy_of(path)}") from exc
-        return InForce(config=last_good, trouble=f"{exc}; the last good copy is in force")
-    if text != copy:
+    found, text = _found(file, copy)
+    if text not in (None, copy):
         _keep(copy_of(path), text)
-    return InForce(config=config)
+    return found
+
+
+def config_to_show(path: Path) -> InForce:
+    """Return the configuration in force on this machine, for a program that only shows: nothing is kept.
+
+    Args:
+        path: Path of rad.toml.
+
+    Raises:
+        ConfigError: rad.toml cannot be used, and no daemon here kept a good one.
+    """
+    return _found(TimelyFile(str(path)), _read_copy(path, of_any_user=True))[0]
+
+
+def acceptable(path: Path) -> Config:
+    """Return the configuration of a rad.toml that a daemon here would take over; nothing is kept.
+
+    Args:
+        path: Path of rad.toml.
+
+    Raises:
+        ConfigError: A daemon would refuse it, whichever user it runs as.
+    """
+    return _accepted(TimelyFile(str(path)), _read_copy(path, of_any_user=True))[1]
 
 
 def copied_at_s(path: Path) -> float | None:
@@ -72,6 +88,44 @@ def copied_at_s(path: Path) -> float | None:
     copy = _read_copy(path)
     usable = copy is not None and _parse_copy(path, copy) is not None
     return copy_of(path).stat().st_mtime if usable else None
+
+
+def _found(file: TimelyFile, copy: str | None) -> tuple[InForce, str | None]:
+    """Return the configuration in force, and the text of rad.toml if that is it.
+
+    Args:
+        file: rad.toml.
+        copy: Text of the last good copy, if there is one.
+
+    Raises:
+        ConfigError: Neither can be used.
+    """
+    path = Path(file.path)
+    try:
+        text, config = _accepted(file, copy)
+    except ConfigError as exc:
+        last_good = None if copy is None else _parse_copy(path, copy)
+        if last_good is None:
+            raise ConfigError(f"{exc}; and there is no last good copy at {copy_of(path)}") from exc
+        return InForce(config=last_good, trouble=f"{exc}; the last good copy is in force"), None
+    return InForce(config=config), text
+
+
+def _accepted(file: TimelyFile, copy: str | None) -> tuple[str, Config]:
+    """Return text and configuration of a rad.toml.
+
+    Args:
+        file: The file.
+        copy: Text of the last good copy, if there is one.
+
+    Raises:
+        ConfigError: It is invalid, or only the remains of a file.
+    """
+    text, path = file.text(), Path(file.path)
+    config = parse_text(text, origin=file.path)
+    if copy is not None and text != copy:
+        _refuse_remains(path, text, config, copy)
+    return text, config
 
 
 def _refuse_remains(path: Path, text: str, config: Config, copy: str) -> None:
@@ -86,11 +140,19 @@ def _refuse_remains(path: Path, text: str, config: Config, copy: str) -> None:
     if before.partitions and not config.partitions and config.mode != "off":
         raise ConfigError(f'{path}: names no partition any more; if that is intended, set mode = "off"')
     if copy.startswith(text) and not text.endswith("\n"):
-        raise ConfigError(f"{path}: ends in the middle of a line")
+        line = text.count("\n") + 1
+        raise ConfigError(
+            f"{path}:{line}: the file ends in the middle of a line; complete it, or end the line"
+        )
 
 
-def _read_copy(path: Path) -> str | None:
-    """Return the text of the last good copy; None if there is none that can be trusted."""
+def _read_copy(path: Path, *, of_any_user: bool = False) -> str | None:
+    """Return the text of the last good copy; None if there is none that can be trusted.
+
+    Args:
+        path: Path of rad.toml.
+        of_any_user: Whether another user's copy counts, too: radd's, which SlurmUser owns.
+    """
     place = copy_of(path)
     try:
         handle = os.open(place, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -98,7 +160,7 @@ def _read_copy(path: Path) -> str | None:
         return None
     with os.fdopen(handle, "rb") as file:
         found = os.fstat(handle)
-        own = found.st_uid in (0, os.geteuid()) and not stat.S_IMODE(found.st_mode) & 0o022
+        own = (of_any_user or found.st_uid in (0, os.geteuid())) and not stat.S_IMODE(found.st_mode) & 0o022
         if not stat.S_ISREG(found.st_mode) or not own:
             return None
         head, _, content = file.read(LONGEST + 100).partition(b"\n")

@@ -48,10 +48,11 @@ class PartitionConfig:
             partition that is not collocated: its jobs run on exactly the GPU that Slurm names, so no managed job may
             have been moved there. Elsewhere it is "bound".
         one_user_per_gpu: Whether only jobs of one user share a GPU. Partitions with common GPUs should agree.
-        smact_max: A GPU at or above this SM activity takes no further job.
+        smact_max: A GPU at or above this SM activity is avoided; if all are, `on_saturated` decides.
         free_min_mib: Free memory required by a job of unknown need.
         margin_mib: Added to the need on a GPU where memory is used that no job booked.
-        on_saturated: What to do when no GPU has compute to spare: place the job anyway, or wait in the queue.
+        on_saturated: What to do when every GPU is at or above `smact_max`: place the job anyway, or let it wait in the
+            queue.
         saturated_waits: How often a job waits for that at most, before it is placed anyway. The waits last 10, 20, 40,
             80 and then 160 s each, so 5 are some five minutes.
         sharing: How processes share a GPU: MPS, or time-sliced streams.
@@ -61,12 +62,13 @@ class PartitionConfig:
         visible_devices: How CUDA_VISIBLE_DEVICES names a job's GPUs: "index" by numbers, as Slurm does, which every
             launcher reads (of a job under MPS 0, its daemon's one GPU); "uuid" by UUIDs, which name the right GPU also
             in a container that does not see the MPS pipe. Where cgroups confine devices, Slurm's own numbers stay.
-        memory_cap: Whether a shared job's GPU memory is limited to its booking.
-        on_overrun: What rad-monitor does to a job that uses more GPU memory than it booked, or uses a GPU allocated to
-            another job: report it; or stop it and rerun it with a whole GPU, as after running out of memory; or end it.
+        memory_cap: Whether MPS enforces a shared job's limit: its booking, or more while no other job needs the memory.
+        on_overrun: What rad-monitor does to a job that bypassed its limit, or uses a GPU allocated to another job:
+            report it; stop it and rerun it with a whole GPU, as after running out of memory; or end it. A job between
+            its booking and its limit is only rerun, and only if another job lacks memory that it booked.
         on_outside_mps: The same for a job that was given an MPS server and bypasses it. A container that does not see
             the pipe directory does so without intent.
-        idle_after: A job that has held GPU memory for so long and computed nothing is named idle: "30m", "2h"; "" names
+        idle_after: A job that has used GPU memory for so long and computed nothing is named idle: "30m", "2h"; "" names
             none.
         idle_action: What rad-monitor does to an idle job, apart from naming it: nothing; write it into the job's
             AdminComment; stop it and run it again as it was; or end it.

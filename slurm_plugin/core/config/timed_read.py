@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from slurm_plugin.core.config.text import decoded, read_bytes
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.process.child import Child, ChildError
 
 READ_S = 1.0
 """For reading a small file, on a machine that may be busy."""
-
-LONGEST = 1 << 20
-"""Bytes beyond this are not read."""
 
 _READABLE, _FAILED = b"+", b"-"
 
@@ -40,15 +38,11 @@ class TimelyFile:
         except ChildError as exc:
             raise ConfigError(f"{self.path}: cannot be read: {exc}") from exc
         if answer.startswith(_FAILED):
-            raise ConfigError(f"{self.path}: {answer[1:].decode()}; run: rad install")
-        try:
-            return answer[1:].decode()
-        except UnicodeDecodeError as exc:
-            raise ConfigError(f"{self.path}: {exc}") from exc
+            raise ConfigError(answer[1:].decode())
+        return decoded(answer[1:], self.path)
 
     def _read(self) -> bytes:
         try:
-            with open(self.path, "rb") as file:
-                return _READABLE + file.read(LONGEST)
-        except OSError as exc:
-            return _FAILED + (exc.strerror or str(exc)).encode()
+            return _READABLE + read_bytes(self.path)
+        except ConfigError as exc:
+            return _FAILED + str(exc).encode()

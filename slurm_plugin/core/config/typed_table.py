@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from gpumemnet.records import is_record, names_of, replace
-from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.errors import SettingError
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: b
         strict: Whether an unknown key is an error.
 
     Raises:
-        ConfigError: A key is unknown (the nearest valid one is named) or a value is of the wrong kind.
+        SettingError: A key is unknown (the nearest valid one is named) or a value is of the wrong kind.
     """
     known = [name for name in names_of(base) if name != "partitions"]
     changes: dict[str, Any] = {}
@@ -41,7 +41,8 @@ def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: b
             import difflib  # not at the top: hooks load this file with every job
 
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-            raise ConfigError(f"{origin}: unknown key {where}{name}; did you mean {where}{nearest}?")
+            problem = f"unknown key {where}{name}; did you mean {where}{nearest}?"
+            raise SettingError(origin, f"{where}{name}", problem)
         current, hint = getattr(base, name), _hint(type(base), name)  # type: ignore[arg-type]
         if get_origin(hint) is dict:
             changes[name] = dict(current)
@@ -61,7 +62,7 @@ def build(base: T, values: dict[str, Any], *, origin: str, where: str, strict: b
 
 def _table(value: Any, name: str, origin: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ConfigError(f"{origin}: {name} must be a table, as in [{name}]")
+        raise SettingError(origin, name, f"{name} must be a table, as in [{name}]")
     return value
 
 
@@ -69,7 +70,7 @@ def _checked(value: Any, kind: Any, *, origin: str, key: str) -> Any:
     """Return value if it is of the field's type.
 
     Raises:
-        ConfigError: It is not; the text names what is expected.
+        SettingError: It is not; the text names what is expected.
     """
     expected = "one of "
     if get_origin(kind) is Union:  # a number, or one of some words
@@ -79,14 +80,14 @@ def _checked(value: Any, kind: Any, *, origin: str, key: str) -> Any:
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         if value not in choices:
-            raise ConfigError(f"{origin}: {key} is {value!r}; it must be {expected}{', '.join(choices)}")
+            raise SettingError(origin, key, f"{key} is {value!r}; it must be {expected}{', '.join(choices)}")
         return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ConfigError(f"{origin}: {key} is {value!r}; it must be a {_KIND_NAMES[kind]}")
+        raise SettingError(origin, key, f"{key} is {value!r}; it must be a {_KIND_NAMES[kind]}")
     if kind in (int, float) and not 0 <= value < float("inf"):
-        raise ConfigError(f"{origin}: {key} is {value!r}; it must not be negative")
+        raise SettingError(origin, key, f"{key} is {value!r}; it must not be negative")
     return value
 
 

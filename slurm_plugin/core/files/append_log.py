@@ -14,6 +14,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from slurm_plugin.core.files.regular import opened
 from slurm_plugin.core.units import MIB
 
 MOST_BYTES = 16 * MIB
@@ -155,7 +156,7 @@ class _OpenFile:
     @classmethod
     def of(cls, path: Path) -> _OpenFile | None:
         try:
-            return cls(path.open("rb"))
+            return cls(open(path, "rb", opener=opened))
         except FileNotFoundError:
             return None
 

@@ -16,38 +16,19 @@ from pathlib import Path
 _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def replace_file(
-    path: Path, content: bytes, *, mode: int = 0o644, owner: int | None = None, synced: bool = False
-) -> None:
+def replace_file(path: Path, content: bytes, *, mode: int = 0o644, synced: bool = False) -> None:
     """Write a file, which replaces any old one; its folder must exist.
 
     Args:
         path: The file.
         content: All of its new content.
         mode: Its permissions, whatever the umask.
-        owner: User id of its owner; None for the writer.
         synced: Whether it must survive a crash of the machine, too; files below paths.run need not.
 
     Raises:
         OSError: It cannot be written; the old content is unchanged.
     """
-    _write(path, content, mode, owner=(-1 if owner is None else owner, -1), synced=synced)
-
-
-def write_new_file(path: Path, content: bytes, *, mode: int = 0o644, owner: int | None = None) -> None:
-    """Write a new file, which survives a crash of the machine, too.
-
-    Args:
-        path: The file.
-        content: Its content.
-        mode: Its permissions, whatever the umask.
-        owner: User id of its owner; None for the writer.
-
-    Raises:
-        FileExistsError: The file exists by now; it is unchanged.
-        OSError: It cannot be written; no file is left.
-    """
-    _write(path, content, mode, owner=(-1 if owner is None else owner, -1), synced=True, new=True)
+    _write(path, content, mode, synced=synced)
 
 
 def rewrite_file(path: Path, content: bytes) -> None:
@@ -127,21 +108,16 @@ def _write(
     content: bytes,
     mode: int,
     *,
-    owner: tuple[int, int],
+    owner: tuple[int, int] = (-1, -1),
     synced: bool,
     like: Path | None = None,
-    new: bool = False,
 ) -> None:
     """Write the draft and rename it to the file; a draft that cannot be written is removed."""
     draft = draft_of(path)
     try:
         draft.unlink(missing_ok=True)  # of a writer that was killed
         fill(draft, content, mode, owner=owner, like=like, synced=synced)
-        if new:
-            os.link(draft, path)
-            draft.unlink()
-        else:
-            draft.replace(path)
+        draft.replace(path)
     except OSError as exc:
         with suppress(OSError):
             draft.unlink(missing_ok=True)

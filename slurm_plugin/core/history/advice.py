@@ -53,7 +53,7 @@ def next_time(run: Run, *, remembered: bool) -> tuple[str, ...]:
         found.append("it was stopped above its limit; book its need with #RAD memory=, or add #RAD model=")
     elif run.outcome == "idle":
         found.append(
-            "it was stopped because it held GPU memory and computed nothing; end sessions that are not used"
+            "it was stopped because it used GPU memory and computed nothing; end sessions that are not used"
         )
     if run.mean_smact is not None and run.mean_smact < IDLE and (lasted_s or 0.0) >= LEAST_S:
         found.append("the GPU was mostly idle; try more data loader workers, or a larger batch")
@@ -63,16 +63,16 @@ def next_time(run: Run, *, remembered: bool) -> tuple[str, ...]:
 def _about_size(run: Run, peak_bytes: int, *, remembered: bool) -> list[str]:
     bound = bound_of(peak_bytes)
     if run.booked_bytes is None:
-        return [f"to share a GPU, add #RAD memory={_asked(bound)}"]
+        return [f"to share a GPU, add #RAD memory={_memory_value(bound)}"]
     if run.booked_bytes - bound < WORTH_BYTES:
         if bound <= run.booked_bytes or remembered:
             return []
-        return [f"to avoid running out of memory, add #RAD memory={_asked(bound)}"]
+        return [f"to avoid running out of memory, add #RAD memory={_memory_value(bound)}"]
     if remembered:
         return [f"the next run books {human(bound)}"]
-    return [f"to book less, add #RAD memory={_asked(bound)}"]
+    return [f"to book less, add #RAD memory={_memory_value(bound)}"]
 
 
-def _asked(n_bytes: int) -> str:
+def _memory_value(n_bytes: int) -> str:
     """Return a size as `memory=` takes it, rounded up."""
     return f"{-(-n_bytes // GIB)}G"

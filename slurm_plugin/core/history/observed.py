@@ -28,7 +28,7 @@ MAX_KEYS = 100_000
 
 
 @frozen
-class Seen:
+class ObservedRuns:
     """The runs of one user with one model and setup, for one process.
 
     Attributes:
@@ -61,7 +61,7 @@ def floor_of(estimate: MemoryEstimate) -> int:
     return estimate.estimate_bytes * estimate.estimate_bytes // max(estimate.upper_bytes, 1)
 
 
-def with_runs(estimate: MemoryEstimate, seen: Seen) -> MemoryEstimate:
+def with_runs(estimate: MemoryEstimate, seen: ObservedRuns) -> MemoryEstimate:
     """Return the need of a job from its estimate and its earlier runs.
 
     Args:
@@ -90,7 +90,7 @@ class ObservedPeaks:
     """Summaries of runs, by user, model and setup, and processes on a GPU; peaks are those of all these together."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[tuple[int, str, int], Seen] = OrderedDict()
+        self._seen: OrderedDict[tuple[int, str, int], ObservedRuns] = OrderedDict()
 
     def add(self, run: Run) -> None:
         """Add a run that ended well; of one that does not show what its model needs, only the activity counts.
@@ -105,12 +105,12 @@ class ObservedPeaks:
         if run.profile_key is None or run.peak_bytes is None or run.peak_bytes <= 0 or processes < 1:
             return
         key = (run.user_id, run.profile_key, processes)
-        before = self._seen.pop(key, Seen(peak_bytes=0))
+        before = self._seen.pop(key, ObservedRuns(peak_bytes=0))
         smact = before.smact
         if run.smact is not None and 0.0 <= run.smact <= 1.0:
             smact = run.smact if smact is None or run.smact > smact else (smact + run.smact) / 2
         shows_need = not is_at_limit(run)
-        self._seen[key] = Seen(
+        self._seen[key] = ObservedRuns(
             peak_bytes=max(run.peak_bytes * shows_need, before.peak_bytes),
             smact=smact,
             runs=before.runs + (shows_need and is_representative(run)),
@@ -118,7 +118,7 @@ class ObservedPeaks:
         if len(self._seen) > MAX_KEYS:
             self._seen.popitem(last=False)
 
-    def of(self, user_id: int, profile_key: str, *, processes: int = 1) -> Seen | None:
+    def of(self, user_id: int, profile_key: str, *, processes: int = 1) -> ObservedRuns | None:
         """Return the summary for one process of a job that this user ran before; None if it is new.
 
         Args:

@@ -65,7 +65,7 @@ class Observation:
 
 
 @frozen
-class Limits:
+class QuantileLimits:
     """Limits for the quantiles of one group, in widths above the estimate, one for each of SHARES.
 
     Attributes:
@@ -83,7 +83,7 @@ class Limits:
     users: int
 
 
-def limits_of(observed: Iterable[Observation]) -> Limits | None:
+def limits_of(observed: Iterable[Observation]) -> QuantileLimits | None:
     """Return the limits of a group; None if too few models or users were seen, or one user is most of them.
 
     Args:
@@ -102,7 +102,7 @@ def limits_of(observed: Iterable[Observation]) -> Limits | None:
         highest.append(_quantiles(rest, weighed, above=1.0))
         lowest.append([max(0.0, min(point, MOST_SCORE)) for point in _quantiles(rest, weighed, above=0.0)])
     seen = kept[-1].score
-    return Limits(
+    return QuantileLimits(
         lowest=tuple(map(min, zip(*lowest, strict=True))),
         highest=tuple(
             max(*points, seen) if share >= BOUND else max(points)

@@ -18,7 +18,8 @@ from typing import Any
 from gpumemnet.records import field, frozen, replace
 from slurm_plugin.core.booking.confidence import SHARES
 from slurm_plugin.core.config.load import Config
-from slurm_plugin.core.history.site_quantiles import BOUND, Limits
+from slurm_plugin.core.files.regular import opened
+from slurm_plugin.core.history.site_quantiles import BOUND, QuantileLimits
 from slurm_plugin.core.records.submission import MemoryEstimate
 from slurm_plugin.core.units import MIB
 
@@ -31,7 +32,7 @@ _SHOWN = 0.95
 
 
 @frozen
-class Learned:
+class LearnedQuantiles:
     """What a site learned.
 
     Attributes:
@@ -42,7 +43,7 @@ class Learned:
 
     made_for: str = ""
     time_s: float = 0.0
-    groups: Mapping[str, Limits] = field(default_factory=dict)
+    groups: Mapping[str, QuantileLimits] = field(default_factory=dict)
 
 
 def group_of(kind: str, gpu: str) -> str:
@@ -66,7 +67,7 @@ def gpu_of(config: Config, partition: str | None) -> str:
     return (settings.gpu_type if settings is not None else "") or config.gpu or ANY_GPU
 
 
-def applied(estimate: MemoryEstimate, limits: Limits) -> MemoryEstimate:
+def applied(estimate: MemoryEstimate, limits: QuantileLimits) -> MemoryEstimate:
     """Return an estimate with quantiles and bound moved between the limits; the estimate itself is unchanged.
 
     Args:
@@ -92,7 +93,7 @@ def applied(estimate: MemoryEstimate, limits: Limits) -> MemoryEstimate:
     return replace(found, learned=_summary(estimate, found, limits))
 
 
-def _summary(before: MemoryEstimate, after: MemoryEstimate, limits: Limits) -> str:
+def _summary(before: MemoryEstimate, after: MemoryEstimate, limits: QuantileLimits) -> str:
     """Return one sentence on what changed, for users."""
 
     def times(one: MemoryEstimate, n_bytes: int) -> str:
@@ -107,7 +108,7 @@ def _summary(before: MemoryEstimate, after: MemoryEstimate, limits: Limits) -> s
     return f"re-calibrated by {limits.runs} runs of this site ({limits.models} models, {limits.users} users): {changes}"
 
 
-def to_text(learned: Learned) -> str:
+def to_text(learned: LearnedQuantiles) -> str:
     """Return the file's text."""
     groups = {
         name: {
@@ -129,13 +130,13 @@ def to_text(learned: Learned) -> str:
     return json.dumps(tree, separators=(",", ":"))
 
 
-def from_text(text: str) -> Learned | None:
+def from_text(text: str) -> LearnedQuantiles | None:
     """Return the content of a file; None if it is damaged or of another version."""
     try:
         tree = json.loads(text)
         if tree["version"] != VERSION or tuple(tree["shares"]) != SHARES:
             return None
-        return Learned(
+        return LearnedQuantiles(
             made_for=str(tree["made_for"]),
             time_s=float(tree["time_s"]),
             groups={str(name): _limits(row) for name, row in tree["groups"].items()},
@@ -144,21 +145,21 @@ def from_text(text: str) -> Learned | None:
         return None
 
 
-def read_learned(path: str) -> Learned:
+def read_learned(path: str) -> LearnedQuantiles:
     """Return what a site learned; nothing if the file is missing, damaged or of another version.
 
     Args:
         path: `site_quantiles` of rad.toml; "" for no file.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=opened) as file:
             text = file.read(LONGEST + 1)
     except OSError:
-        return Learned()
-    return from_text(text.decode("ascii", errors="replace")) or Learned()
+        return LearnedQuantiles()
+    return from_text(text.decode("ascii", errors="replace")) or LearnedQuantiles()
 
 
-def _limits(row: Mapping[str, Any]) -> Limits:
+def _limits(row: Mapping[str, Any]) -> QuantileLimits:
     """Return the limits of one group.
 
     Raises:
@@ -171,7 +172,7 @@ def _limits(row: Mapping[str, Any]) -> Limits:
     for scores in (lowest, highest):
         if len(scores) != len(SHARES) or list(scores) != sorted(scores) or any(map(math.isnan, scores)):
             raise ValueError("limits must rise")
-    return Limits(
+    return QuantileLimits(
         lowest=lowest,
         highest=highest,
         runs=int(row["runs"]),

@@ -31,7 +31,7 @@ _UNWIND_S = 0.3
 _LONGEST_COMPLAINT = 1000
 
 
-class Limits:
+class HookTimeLimits:
     """Time limits of a hook, in seconds since its process was started.
 
     Attributes:
@@ -47,9 +47,9 @@ class Limits:
 
 
 LIMITS = {
-    "prolog": Limits(work_s=7.2, end_s=8.7),
-    "task_prolog": Limits(work_s=7.2, end_s=8.7),
-    "epilog": Limits(work_s=15.0, end_s=18.0),
+    "prolog": HookTimeLimits(work_s=7.2, end_s=8.7),
+    "task_prolog": HookTimeLimits(work_s=7.2, end_s=8.7),
+    "epilog": HookTimeLimits(work_s=15.0, end_s=18.0),
 }
 """Limits of each hook. slurmctld reports a Prolog as hung near MessageTimeout, 10 s by default; for an Epilog it waits.
 
@@ -98,7 +98,7 @@ def supervised(
     rescue: Callable[[str], int] | None,
     *,
     started_s: float,
-    limits: Limits,
+    limits: HookTimeLimits,
 ) -> int:
     """Run a hook's work under its time limit and return the hook's exit status.
 

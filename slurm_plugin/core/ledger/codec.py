@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import MISSING, asdict, fields
+from types import UnionType
 from typing import Any
 
 from slurm_plugin.core.errors import LedgerError
@@ -16,6 +17,14 @@ from slurm_plugin.core.records.node import Allocation
 
 _FIELDS = {field.name: field for field in fields(Allocation)}
 _NUMBERS = ("job_id", "user_id", "booked_bytes", "restart")
+_TYPES: dict[str, type | UnionType] = {
+    "managed": bool,
+    "uncapped": bool,
+    "server": str,
+    "cap_bytes": int | None,
+    "estimate_bytes": int | None,
+    "profile_key": str | None,
+}
 
 
 def encode(ledger: Ledger, *, boot_id: str) -> bytes:
@@ -86,15 +95,8 @@ def allocation_from(row: Any) -> Allocation:
         and all(isinstance(uuid, str) for uuid in allocation.gpus)
         and all(isinstance(number, int) and number >= 0 for number in whole_numbers)
         and _is_number(allocation.created_s)
-        and isinstance(allocation.managed, bool)
-        and isinstance(allocation.uncapped, bool)
-        and isinstance(allocation.server, str)
-        and all(
-            each is None or isinstance(each, int)
-            for each in (allocation.cap_bytes, allocation.estimate_bytes)
-        )
         and (allocation.smact is None or _is_number(allocation.smact))
-        and (allocation.profile_key is None or isinstance(allocation.profile_key, str))
+        and all(isinstance(getattr(allocation, name), kind) for name, kind in _TYPES.items())
     )
     if not fits:
         raise LedgerError(f"not an allocation: {json.dumps(row)[:200]}")

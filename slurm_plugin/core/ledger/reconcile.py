@@ -3,7 +3,7 @@
 An Epilog may never run: slurmd was killed, the controller forgot the job, the disk was full. So the ledger is compared
 with evidence that only root can create: the slurmstepds of this node, the processes on its GPUs with the jobs that
 their cgroups or parents show, the files that the Prolog left, and Slurm's answer. No I/O: node/evidence.py collects,
-node/sweep.py applies.
+node/reconcile.py applies.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class SlurmState:
 
 
 @frozen
-class Evidence:
+class NodeEvidence:
     """Evidence of the jobs that really are on the node.
 
     Attributes:
         steps: Jobs with a slurmstepd on this node.
         on_gpus: Jobs with a process on a GPU, and the UUIDs of those GPUs.
         placed: Allocations according to the Prolog's files.
-        present: Jobs that Slurm has on this node; None if it was not asked or did not answer.
+        present: Jobs that Slurm has on this node; None if it was not queried or did not answer.
         slurmd_since_s: When this node's slurmd started, in seconds since boot; None if that is not known.
-        doubted: Job id and restart count of the runs of which an earlier reconciliation saw nothing, either.
+        unconfirmed: Job id and restart count of the runs of which an earlier reconciliation saw nothing, either.
         missed: The same of the runs that Slurm did not list at an earlier reconciliation, either.
     """
 
@@ -57,7 +57,7 @@ class Evidence:
     placed: Mapping[int, Allocation] = field(default_factory=dict)
     present: Mapping[int, SlurmState] | None = None
     slurmd_since_s: float | None = None
-    doubted: frozenset[tuple[int, int | None]] = frozenset()
+    unconfirmed: frozenset[tuple[int, int | None]] = frozenset()
     missed: frozenset[tuple[int, int | None]] = frozenset()
 
     def shows(self, job_id: int) -> bool:
@@ -65,7 +65,7 @@ class Evidence:
         return job_id in self.steps or job_id in self.on_gpus
 
 
-def reconcile(ledger: Ledger, evidence: Evidence, *, now_s: float) -> Ledger:
+def reconcile(ledger: Ledger, evidence: NodeEvidence, *, now_s: float) -> Ledger:
     """Return the ledger without allocations that are over and with those that were missing.
 
     Nothing is released while Slurm does not answer, and nothing that is young, has a step or is on a GPU. Others are
@@ -84,7 +84,7 @@ def reconcile(ledger: Ledger, evidence: Evidence, *, now_s: float) -> Ledger:
     return result
 
 
-def rebuild(evidence: Evidence, unknown: Mapping[int, Allocation], *, now_s: float) -> Ledger:
+def rebuild(evidence: NodeEvidence, unknown: Mapping[int, Allocation], *, now_s: float) -> Ledger:
     """Rebuild a lost ledger from the Prolog's files of jobs that run or may be about to start.
 
     Args:
@@ -98,8 +98,8 @@ def rebuild(evidence: Evidence, unknown: Mapping[int, Allocation], *, now_s: flo
     return reconcile(ledger, evidence, now_s=now_s)
 
 
-def doubtful(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[Allocation, ...]:
-    """Return the allocations that only Slurm can still confirm: it is asked if there are any.
+def doubtful(ledger: Ledger, evidence: NodeEvidence, *, now_s: float) -> tuple[Allocation, ...]:
+    """Return the allocations that only Slurm can still confirm: it is queried if there are any.
 
     Args:
         ledger: The ledger as read.
@@ -113,7 +113,7 @@ def doubtful(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[Alloc
     )
 
 
-def never_launched(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[tuple[int, int], ...]:
+def never_launched(ledger: Ledger, evidence: NodeEvidence, *, now_s: float) -> tuple[tuple[int, int], ...]:
     """Return id and restart count of the jobs that run here according to Slurm but left no trace on this node.
 
     slurmd was killed while their Prolog ran, or slurmctld just after it had requeued them. Nothing ends such a run.
@@ -135,7 +135,7 @@ def never_launched(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple
     return tuple(found)
 
 
-def missing(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[tuple[int, int], ...]:
+def missing(ledger: Ledger, evidence: NodeEvidence, *, now_s: float) -> tuple[tuple[int, int], ...]:
     """Return id and restart count of the runs that left no trace here and that Slurm does not list.
 
     Args:
@@ -145,15 +145,15 @@ def missing(ledger: Ledger, evidence: Evidence, *, now_s: float) -> tuple[tuple[
     """
     if evidence.present is None:
         return ()
-    doubted = doubtful(ledger, evidence, now_s=now_s)
+    unconfirmed = doubtful(ledger, evidence, now_s=now_s)
     return tuple(
         (allocation.job_id, allocation.restart)
-        for allocation in doubted
+        for allocation in unconfirmed
         if allocation.job_id not in evidence.present
     )
 
 
-def _over(allocation: Allocation, evidence: Evidence, now_s: float) -> bool:
+def _over(allocation: Allocation, evidence: NodeEvidence, now_s: float) -> bool:
     age_s = now_s - allocation.created_s
     if evidence.shows(allocation.job_id) or age_s <= YOUNG_S or evidence.present is None:
         return False
@@ -162,12 +162,12 @@ def _over(allocation: Allocation, evidence: Evidence, now_s: float) -> bool:
         return (allocation.job_id, allocation.restart) in evidence.missed
     if slurm.restarts > allocation.restart:
         return True
-    return (allocation.job_id, allocation.restart) in evidence.doubted and _never_came(
+    return (allocation.job_id, allocation.restart) in evidence.unconfirmed and _never_came(
         allocation, slurm, evidence, age_s
     )
 
 
-def _never_came(allocation: Allocation, slurm: SlurmState, evidence: Evidence, age_s: float) -> bool:
+def _never_came(allocation: Allocation, slurm: SlurmState, evidence: NodeEvidence, age_s: float) -> bool:
     """Return whether a run without a slurmstepd will never have one here.
 
     A Prolog may take any time, but none outlives its slurmd: a slurmd that started after the allocation was recorded

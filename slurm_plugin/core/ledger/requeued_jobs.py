@@ -34,7 +34,7 @@ class Lack:
 
 
 @frozen
-class Waiting:
+class RequeuedJob:
     """One requeued job.
 
     Attributes:
@@ -50,7 +50,7 @@ class Waiting:
     lack: Lack | None = None
 
 
-def begin_waiting(run: Path, waiting: Waiting) -> None:
+def begin_waiting(run: Path, waiting: RequeuedJob) -> None:
     """Record that a job waits; without the note it waits until its start delay is over.
 
     Args:
@@ -62,7 +62,7 @@ def begin_waiting(run: Path, waiting: Waiting) -> None:
         replace_file(run / "waiting" / str(waiting.job_id), _as_text(waiting).encode())
 
 
-def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
+def waiting_jobs(run: Path) -> tuple[RequeuedJob, ...]:
     """Return the jobs that wait, the longest waiting first."""
     try:
         names = os.listdir(run / "waiting")
@@ -75,7 +75,7 @@ def waiting_jobs(run: Path) -> tuple[Waiting, ...]:
     return tuple(sorted(found, key=lambda each: (each.earliest_s, each.job_id)))
 
 
-def lacking_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]:
+def lacking_bytes(waiting: Iterable[RequeuedJob], *, now_s: float) -> dict[str, int]:
     """Return the largest shortfall of a waiting job on each GPU, by UUID.
 
     Args:
@@ -90,10 +90,10 @@ def lacking_bytes(waiting: Iterable[Waiting], *, now_s: float) -> dict[str, int]
     return found
 
 
-def _as_text(waiting: Waiting) -> str:
+def _as_text(waiting: RequeuedJob) -> str:
     """Return a note.
 
-    >>> _as_text(Waiting(job_id=7, earliest_s=9, restart=2, lack=Lack(since_s=8, need_bytes=1, gpus=("GPU-0",))))
+    >>> _as_text(RequeuedJob(job_id=7, earliest_s=9, restart=2, lack=Lack(since_s=8, need_bytes=1, gpus=("GPU-0",))))
     '9 2 8 1 GPU-0'
     """
     words = [f"{waiting.earliest_s:.0f}", str(waiting.restart)]
@@ -103,7 +103,7 @@ def _as_text(waiting: Waiting) -> str:
     return " ".join(words)
 
 
-def _from_text(job_id: int, text: str) -> Waiting:
+def _from_text(job_id: int, text: str) -> RequeuedJob:
     """Return the content of a note.
 
     Raises:
@@ -113,7 +113,7 @@ def _from_text(job_id: int, text: str) -> Waiting:
     lack = None
     if len(more) > 2:
         lack = Lack(since_s=float(int(more[0])), need_bytes=int(more[1]), gpus=tuple(more[2:]))
-    return Waiting(job_id=job_id, earliest_s=float(int(earliest_s)), restart=int(restart), lack=lack)
+    return RequeuedJob(job_id=job_id, earliest_s=float(int(earliest_s)), restart=int(restart), lack=lack)
 
 
 def end_waiting(run: Path, job_id: int) -> None:

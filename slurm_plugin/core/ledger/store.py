@@ -1,7 +1,7 @@
 """The ledger file of a node: one lock, preallocated space, and no intermediate state visible to a reader.
 
     RUN/ledger.lock             held while a hook reads, decides and writes
-    RUN/sweep.lock              held while one process reconciles the ledger (node/sweep.py)
+    RUN/reconcile.lock          held while one process reconciles the ledger (node/reconcile.py)
     RUN/ledger                  its text (codec.py) in two slots of 256 KiB (files/two_slots.py)
     RUN/released/ID.RESTART     a hook that could not wait for the lock released this job's GPUs
 
@@ -29,7 +29,7 @@ _READS = 5
 
 
 @frozen
-class Found:
+class StoredLedger:
     """Result of reading the ledger.
 
     Attributes:
@@ -48,7 +48,7 @@ class LedgerStore:
         self._folder = folder
         self._slots = TwoSlots(folder / "ledger")
         self._lock = NodeLock(folder / "ledger.lock", clock)
-        self._reconcile_lock = NodeLock(folder / "sweep.lock", clock)
+        self._reconcile_lock = NodeLock(folder / "reconcile.lock", clock)
         self.boot_id = boot_id
         self._applied: dict[Path, tuple[int, int]] = {}
 
@@ -68,15 +68,15 @@ class LedgerStore:
         """
         return self._reconcile_lock.tried()
 
-    def read(self) -> Found:
+    def read(self) -> StoredLedger:
         """Return the allocations; call it under the lock if anything is to be written."""
         ledger = self._read()
         self._applied = self._notes()
         if ledger is None:
-            return Found(ledger=Ledger(), lost=True)
+            return StoredLedger(ledger=Ledger(), lost=True)
         for job_id, restart in self._applied.values():
             ledger = ledger.release(job_id, restart=restart)
-        return Found(ledger=ledger, lost=False)
+        return StoredLedger(ledger=ledger, lost=False)
 
     def write(self, ledger: Ledger) -> None:
         """Replace the allocations; call it under the lock.

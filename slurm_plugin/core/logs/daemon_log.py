@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gpumemnet.records import field, frozen
 from slurm_plugin.core.files.append_log import append_line
-from slurm_plugin.core.logs.events import Entry, Event, EventKind, Fact, to_line
+from slurm_plugin.core.logs.events import Entry, EventKind, Fact, LogEvent, to_line
 from slurm_plugin.core.logs.hook_log import EVENTS
 from slurm_plugin.core.process.systemd import priority_prefix, writes_to_journal
 from slurm_plugin.core.text import one_line
@@ -111,7 +111,9 @@ def entry_of(record: logging.LogRecord, daemon: str) -> Entry:
         job_id=found.job_id,
         restart=0,
         after_ms=max(0, round(record.relativeCreated)),
-        event=Event(kind=found.kind, detail=detail, facts={"level": record.levelname.lower(), **found.facts}),
+        event=LogEvent(
+            kind=found.kind, detail=detail, facts={"level": record.levelname.lower(), **found.facts}
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """Events of hooks and daemons: one line of JSON each, from which the text log and the metrics are derived.
 
     {"v":1,"time_s":1772366400.0,"hook":"prolog","job":12,"restart":0,"after_ms":43,"event":"placed",
-     "detail":"stamp shared: GPU-... magm: 120.1 GiB free","policy":"magm","gpus":["GPU-..."]}
+     "detail":"booking shared: GPU-... magm: 120.1 GiB free","policy":"magm","gpus":["GPU-..."]}
 
 The names up to `detail`, a sentence for display, are in every line; further names are facts of that kind of event. A
 reader skips lines of another `v` and unknown names. docs/monitoring.md has the table.
@@ -81,7 +81,7 @@ class EventKind(str, Enum):
 
 
 @frozen
-class Event:
+class LogEvent:
     """One thing that happened.
 
     Attributes:
@@ -113,7 +113,7 @@ class Entry:
     job_id: int
     restart: int
     after_ms: int
-    event: Event
+    event: LogEvent
 
 
 def to_line(entry: Entry) -> bytes:
@@ -148,7 +148,7 @@ def from_line(line: bytes) -> Entry | None:
             job_id=int(row["job"]),
             restart=int(row["restart"]),
             after_ms=int(row["after_ms"]),
-            event=Event(
+            event=LogEvent(
                 kind=EventKind(row["event"]),
                 detail=str(row["detail"]),
                 facts={name: _fact(value) for name, value in row.items() if name not in _OWN_NAMES},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
 from slurm_plugin.core.files.append_log import append_line
-from slurm_plugin.core.logs.events import Entry, Event, EventKind, Fact, as_text, to_line
+from slurm_plugin.core.logs.events import Entry, EventKind, Fact, LogEvent, as_text, to_line
 
 EVENTS = "events.jsonl"
 """In paths.log; the hooks of all jobs of a node append to it."""
@@ -52,9 +52,9 @@ class HookLog:
             detail: The sentence; empty if the kind says all.
             **facts: Numbers and texts by name, in the units of their names.
         """
-        self.write_event(Event(kind=kind, detail=detail, facts=facts))
+        self.write_event(LogEvent(kind=kind, detail=detail, facts=facts))
 
-    def write_event(self, event: Event) -> None:
+    def write_event(self, event: LogEvent) -> None:
         """Log an event."""
         entry = Entry(
             time_s=round(self._clock.now_s(), 3),

@@ -1,1 +1,1 @@
-"""Which GPU a job runs on: candidates and placement policies."""
+"""Choice of a job's GPUs: candidates and placement policies."""

@@ -1,4 +1,4 @@
-"""Choose the GPUs of a job: one filter for all policies, then one function per policy.
+"""Choose the GPUs of a job: one filter for all policies, then one sort key per policy.
 
 The policies are those of the thesis (section 6.2.2); for a job that shares several GPUs they choose one after the
 other. In the code `gpu_index` is Slurm's index and `gpu` is a physical GPU. Where jobs can reach any GPU, a job may get
@@ -15,10 +15,10 @@ from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.pooled_reserve import share, widest
 from slurm_plugin.core.placement.candidate import CandidateGpu, candidate_of
-from slurm_plugin.core.placement.policies import POLICIES, least_utilised
+from slurm_plugin.core.placement.policies import POLICIES
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.node import Allocation, Demand, Placement
-from slurm_plugin.core.units import from_mib, human
+from slurm_plugin.core.units import counted, from_mib, human
 
 Pin = Literal["slurm", "bound"]
 """Physical GPUs that a job may get: that of its Slurm GPU index; any, but an index in use keeps its GPU."""
@@ -76,7 +76,7 @@ def _whole(gpus: Sequence[CandidateGpu], demand: Demand) -> Placement:
         ),
     )
     if len(idle) < demand.gpus:
-        return Placement(gpus=(), reason=f"{len(idle)} of {demand.gpus} GPUs idle", requeue=True)
+        return Placement(gpus=(), reason=f"{len(idle)} of {counted(demand.gpus, 'GPU')} idle", requeue=True)
     chosen = sorted(idle[: demand.gpus], key=lambda gpu: gpu.index)
     return Placement(gpus=tuple(gpu.uuid for gpu in chosen), reason="idle")
 
@@ -95,7 +95,7 @@ def _shared(
         gpu for gpu in gpus if all(_may_join(allocation, demand, settings) for allocation in gpu.jobs)
     ]
     if not open_gpus:
-        reason = f"of the {len(gpus)} GPUs that it may have none is shared or idle"
+        reason = f"of the {counted(len(gpus), 'GPU')} that it may have none is shared or idle"
         return Placement(gpus=(), reason=reason, requeue=True)
     limited_gpus = [gpu for gpu in open_gpus if _all_limited(gpu, demand, unlimited)]
     fitting = [gpu for gpu in limited_gpus if _fits(gpu, demand, settings)]
@@ -103,7 +103,8 @@ def _shared(
         return Placement(gpus=(), reason=_NOTHING_HOLDS, requeue=True, unlimited=True)
     if len(fitting) < demand.gpus:
         return _too_full(open_gpus, fitting, demand, settings)
-    taken, calm = _one_for_each(fitting, gpus, ledger, demand, settings, pin=pin)
+    last = next((gpu.index for gpu in gpus if gpu.uuid == ledger.last_gpu), -1)
+    taken, calm = _one_for_each(fitting, last, demand, settings, pin=pin)
     if not calm and settings.on_saturated == "wait" and demand.restart < settings.saturated_waits:
         return Placement(
             gpus=(), reason=f"every GPU is at or above SMACT {settings.smact_max:g}", requeue=True
@@ -137,15 +138,12 @@ def _too_full(
 
 
 def _one_for_each(
-    fitting: Sequence[CandidateGpu],
-    gpus: Sequence[CandidateGpu],
-    ledger: Ledger,
-    demand: Demand,
-    settings: PartitionConfig,
-    *,
-    pin: Pin,
+    fitting: Sequence[CandidateGpu], last: int, demand: Demand, settings: PartitionConfig, *, pin: Pin
 ) -> tuple[list[CandidateGpu], bool]:
-    """Return a physical GPU for each GPU of a job, indices in use first, and whether all have compute left."""
+    """Return a physical GPU for each GPU of a job, indices in use first, and whether all have compute left.
+
+    `last` is the index of the GPU that was allocated last.
+    """
     chosen: dict[int, CandidateGpu] = {}
     all_calm = True
     gpu_indices = _choices(demand)
@@ -153,8 +151,8 @@ def _one_for_each(
         left = [gpu for gpu in fitting if gpu not in chosen.values()]
         allowed = _of_index(left, gpu_indices[number], pin)
         calm = [gpu for gpu in allowed if gpu.idle or gpu.activity < settings.smact_max]
-        choose, candidates = (POLICIES[settings.policy], calm) if calm else (least_utilised, allowed)
-        chosen[number] = choose(candidates, ledger, gpus)
+        policy = POLICIES[settings.policy if calm else "lug"]
+        chosen[number] = min(calm or allowed, key=lambda gpu: policy(gpu, last))
         all_calm = all_calm and bool(calm)
     return [chosen[number] for number in range(demand.gpus)], all_calm
 

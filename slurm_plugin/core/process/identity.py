@@ -12,9 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpumemnet.records import frozen
+from slurm_plugin.core.units import KIB
 
 PROC = Path("/proc")
 ROOT = 0
+LONGEST = 256 * KIB
+"""Read of one file in /proc: a user's process may have 6 MiB of environment, and its copies cost their user nothing."""
 
 _NS_GET_PARENT, _NS_GET_OWNER_UID = 0xB702, 0xB704
 
@@ -35,17 +38,13 @@ def started_ticks(pid: int, proc: Path = PROC) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
-def cpu_s(pid: int, proc: Path = PROC) -> float:
+def cpu_s(pid: int) -> float:
     """Return the CPU time of a process so far, in seconds; 0 if it does not run.
-
-    Args:
-        pid: The process.
-        proc: Where /proc is.
 
     Source: proc(5), /proc/PID/stat, fields 14 and 15.
     """
     try:
-        fields = (proc / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:
         return 0.0
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -63,7 +62,7 @@ def owner_of(pid: int, proc: Path = PROC) -> int | None:
 
 
 @contextlib.contextmanager
-def opened(pid: int, proc: Path = PROC) -> Iterator[Entry | None]:
+def opened(pid: int, proc: Path = PROC) -> Iterator[ProcFolder | None]:
     """Keep the /proc folder of a process open; None if there is no such process.
 
     Args:
@@ -76,12 +75,12 @@ def opened(pid: int, proc: Path = PROC) -> Iterator[Entry | None]:
         yield None
         return
     try:
-        yield Entry(folder)
+        yield ProcFolder(folder)
     finally:
         os.close(folder)
 
 
-class Entry:
+class ProcFolder:
     """The /proc folder of a process, kept open: all that is read through it is of this one process.
 
     Once the process has ended nothing can be read any more, even if another has its pid by then (seen on Linux 6.18).
@@ -91,13 +90,16 @@ class Entry:
         self._folder = folder
 
     def read(self, name: str) -> bytes:
-        """Return the content of one of its files; nothing if that cannot be read."""
+        """Return the content of one of its files, LONGEST bytes at most; nothing if that cannot be read."""
         try:
             file = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._folder)
         except OSError:
             return b""
         try:
-            return b"".join(iter(lambda: os.read(file, 1 << 16), b""))
+            found = b""
+            while len(found) < LONGEST and (part := os.read(file, 1 << 16)):
+                found += part
+            return found
         except OSError:
             return b""
         finally:

@@ -59,8 +59,6 @@ def run(
     timeout_s: float,
     env: Mapping[str, str] | None = None,
     stdin: str | None = None,
-    uid: int | None = None,
-    gid: int | None = None,
     with_errors: bool = False,
 ) -> str:
     """Run a program to its end and return what it wrote on stdout as text; bytes that are not UTF-8 are replaced.
@@ -70,16 +68,12 @@ def run(
         timeout_s: After this long the program and its children are killed.
         env: Its whole environment; None means an empty one with PATH only.
         stdin: Text for its standard input; None means /dev/null.
-        uid: The user to run it as; None for the current one.
-        gid: The group to run it as; None for the current one.
         with_errors: Whether its stderr is returned too, interleaved.
 
     Raises:
         CommandError: It could not be started, exited non-zero or ran out of time.
     """
-    stdout = run_bytes(
-        argv, timeout_s=timeout_s, env=env, stdin=stdin, uid=uid, gid=gid, with_errors=with_errors
-    )
+    stdout = run_bytes(argv, timeout_s=timeout_s, env=env, stdin=stdin, with_errors=with_errors)
     return stdout.decode(errors="replace")
 
 
@@ -89,8 +83,6 @@ def run_bytes(
     timeout_s: float,
     env: Mapping[str, str] | None = None,
     stdin: str | None = None,
-    uid: int | None = None,
-    gid: int | None = None,
     with_errors: bool = False,
 ) -> bytes:
     """Run a program to its end and return what it wrote on stdout.
@@ -101,8 +93,6 @@ def run_bytes(
         timeout_s: After this long the program and its children are killed.
         env: Its whole environment; None means an empty one with PATH only.
         stdin: Text for its standard input; None means /dev/null.
-        uid: The user to run it as; None for the current one.
-        gid: The group to run it as; None for the current one.
         with_errors: Whether its stderr is returned too, interleaved.
 
     Raises:
@@ -118,9 +108,6 @@ def run_bytes(
             stderr=subprocess.STDOUT if with_errors else subprocess.PIPE,
             env=environment,
             start_new_session=True,
-            user=uid,
-            group=gid,
-            extra_groups=None if uid is None else [],
         )
     except OSError as exc:
         raise CommandError(command, 127, str(exc)) from exc

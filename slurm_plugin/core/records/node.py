@@ -34,7 +34,7 @@ class Allocation:
         managed: False for a job that RAD does not manage: its allocation by Slurm is only recorded, so that managed
             jobs avoid its GPUs.
         uncapped: Whether it was to run under MPS and that did not start: only the guard enforces its booking.
-        server: Key of the MPS server that it was placed for (placement/servers.py); "" without MPS.
+        server: Key of the MPS server that it was placed for (placement/server_keys.py); "" without MPS.
     """
 
     job_id: int

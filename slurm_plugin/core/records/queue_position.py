@@ -2,7 +2,7 @@
 
 Slurm treats a requeued job as just submitted. SubmitTime and AccrueTime are new on 22.05.8, 24.11.5 and 26.05.5, so
 its age restarts and it queues behind equal jobs; under priority/basic of 24.11.5 its priority is new as well
-(`tests/cluster/test_queue_positions.py`).
+(`tests/cluster/recovery/test_queue_positions.py`).
 """
 
 from __future__ import annotations

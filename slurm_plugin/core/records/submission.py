@@ -13,7 +13,7 @@ from typing import Literal
 from gpumemnet.records import field, frozen
 
 BookingKind = Literal["shared", "whole"]
-BookingBasis = Literal["asked", "estimate", "history"]
+BookingBasis = Literal["requested", "estimate", "history"]
 Confidence = float | Literal["bound"]
 """Share of jobs that a booking must be large enough for: a number, the estimator's bound, or what costs least."""
 LEAST_CONFIDENCE, MOST_CONFIDENCE = 0.5, 0.999
@@ -66,9 +66,11 @@ class JobRequest:
         gres_per_socket: Per-socket GRES (`--gpus-per-socket`).
         cpus_per_gpu: `--cpus-per-gpu`, or None.
         memory_per_gpu_mib: `--mem-per-gpu` (host memory), or None.
-        nodes: Least number of nodes; None if not stated.
+        states_memory: Whether it says how much host memory it needs, by node or by CPU.
+        nodes: Most nodes that its options imply, as far as they do; None if they do not.
         tasks: Number of tasks; None if not stated.
         cpus_per_task: `--cpus-per-task`, or None.
+        cpus_per_node: `--mincpus`, or None.
         comment: Its comment.
         script: Leading part of the batch script; None for salloc and srun.
         heterogeneous: One component of a heterogeneous job.
@@ -90,9 +92,11 @@ class JobRequest:
     gres_per_socket: tuple[GresItem, ...] = ()
     cpus_per_gpu: int | None = None
     memory_per_gpu_mib: int | None = None
+    states_memory: bool = False
     nodes: int | None = None
     tasks: int | None = None
     cpus_per_task: int | None = None
+    cpus_per_node: int | None = None
     comment: JobComment = JobComment()
     script: str | None = None
     heterogeneous: bool = False
@@ -119,7 +123,7 @@ class UserDirectives:
         profile: Compact model profile (gpumemnet's text form), or None.
         memory_bytes: `memory=12G`: the stated need, or None.
         policy: `policy=exclusive|collocate`, or None.
-        retry: False if `retry=no`: no recovery after running out of memory.
+        retry: False if `retry=no`: no rerun, whatever ended it.
         gpus: `gpus=2`: processes of a data-parallel job, or None.
         confidence: `confidence=0.9|bound`: how safe the booking must be, or None.
         own_server: `mps_server=own`: it shares its MPS server with no other job.
@@ -151,7 +155,6 @@ class MemoryEstimate:
         profile_key: Short hash of model and training setup; None if the need was stated by the user.
         kind: Group of estimates with similar errors: what it was made from; "" where nothing is learned about it.
         learned: One sentence on how this site's own runs changed it; "" if they did not.
-        warnings: One sentence each, for the user.
     """
 
     estimate_bytes: int
@@ -165,11 +168,10 @@ class MemoryEstimate:
     profile_key: str | None = None
     kind: str = ""
     learned: str = ""
-    warnings: tuple[str, ...] = ()
 
 
 @frozen
-class AskedTasks:
+class RequestedTasks:
     """Tasks that a user requested: the job's steps get them although the request to Slurm names others.
 
     Attributes:
@@ -200,14 +202,16 @@ class Booking:
         recoveries: How often the job was requeued after running out of memory.
         retry: Whether it may be recovered again.
         profile_key: Hash under which the observed peak is stored; None if there is no profile.
-        basis: Origin of the size: "estimate" (RAD's), "history" (earlier runs of the same user and model), or "asked":
-            the user stated it or gave RAD nothing to estimate from.
+        basis: Origin of the size: "estimate" (RAD's), "history" (earlier runs of the same user and model), or
+            "requested": the user stated it or gave RAD nothing to estimate from.
         shards: Shards that it requests from Slurm on each node, for all its GPUs together; 0 if it requests GPUs.
         by_task: Tasks as the user requested them, where the request to Slurm has one task for each GPU; None where it
             has the user's.
         partitions: Marks of the partitions that it may start in (booking/verification.py).
         own_server: Whether it shares its MPS server with no other job.
         changed: Whether only Slurm knows what it allocates: the request was changed since, or uses several spellings.
+        by_node: Whether the user requested by node what its shards stand for; a change by node does not concern a GPU
+            requested by job or task.
     """
 
     kind: BookingKind
@@ -220,12 +224,13 @@ class Booking:
     recoveries: int = 0
     retry: bool = True
     profile_key: str | None = None
-    basis: BookingBasis = "asked"
+    basis: BookingBasis = "requested"
     shards: int = 0
-    by_task: AskedTasks | None = None
+    by_task: RequestedTasks | None = None
     partitions: tuple[str, ...] = ()
     own_server: bool = False
     changed: bool = False
+    by_node: bool = True
 
 
 @frozen
@@ -240,6 +245,7 @@ class Rewrite:
         booking: What the rewritten job books; None if the job passes through unchanged.
         reason: A word or two for log and metrics: "shared", "exclusive", "multi-gpu", "no gpu", "observe", ...
         each_gpu: The shards of each GPU, where the fields request them by task; "" where they do not.
+        share: Share of jobs for which the booking is large enough; None if unknown, or for whole GPUs.
     """
 
     fields: dict[str, str] = field(default_factory=dict)
@@ -249,3 +255,4 @@ class Rewrite:
     booking: Booking | None = None
     reason: str = ""
     each_gpu: str = ""
+    share: float | None = None

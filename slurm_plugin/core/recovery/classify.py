@@ -115,7 +115,7 @@ def _corroborated(ending: Ending) -> bool:
     return ending.peak_bytes >= CORROBORATING_SHARE * ending.limit_bytes
 
 
-def as_held(booking: Booking, allocation: Allocation | None) -> Booking:
+def as_allocated(booking: Booking, allocation: Allocation | None) -> Booking:
     """Return a booking with the size of its job's real allocation, which a change of the request may have changed.
 
     Args:
@@ -142,7 +142,7 @@ def unsigned(allocation: Allocation | None, outcome: Outcome) -> Booking | None:
     """
     if allocation is None or not allocation.managed or outcome.kind not in ("overrun", "idle", "victim"):
         return None
-    return as_held(Booking(kind=allocation.kind, gpus=len(allocation.gpus)), allocation)
+    return as_allocated(Booking(kind=allocation.kind, gpus=len(allocation.gpus)), allocation)
 
 
 def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig) -> Recovery | None:
@@ -187,14 +187,14 @@ def next_attempt(booking: Booking, outcome: Outcome, partition: PartitionConfig)
     why = "used more GPU memory than it booked" if overrun else f"out of GPU memory ({outcome.pattern})"
     return Recovery(
         booking=following,
-        boost_priority=not overrun and outcome.corroborated and _came_near_our_guess(booking, outcome),
+        boost_priority=not overrun and outcome.corroborated and _came_near_estimate(booking, outcome),
         reason=f"{why}, requeued with {share}",
     )
 
 
-def _came_near_our_guess(booking: Booking, outcome: Outcome) -> bool:
+def _came_near_estimate(booking: Booking, outcome: Outcome) -> bool:
     """Return whether a job really used what RAD's estimate or earlier runs predicted."""
-    if booking.basis == "asked" or booking.estimate_bytes is None or outcome.peak_bytes is None:
+    if booking.basis == "requested" or booking.estimate_bytes is None or outcome.peak_bytes is None:
         return False
     return outcome.peak_bytes >= CORROBORATING_SHARE * booking.estimate_bytes
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from gpumemnet.records import frozen
 from slurm_plugin.core.config import toml
 from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.files.regular import opened
 from slurm_plugin.core.units import printed_size
 
 SHIPPED_PATTERNS = Path(__file__).with_name("oom_patterns.toml")
@@ -49,7 +50,7 @@ class OomPattern:
 
 
 @frozen
-class Found:
+class OomMatch:
     """The last line of an output that matches a pattern.
 
     Attributes:
@@ -74,9 +75,15 @@ def load_patterns(paths: Iterable[Path] = (SHIPPED_PATTERNS,)) -> tuple[OomPatte
     found: list[OomPattern] = []
     for path in paths:
         try:
-            tree = toml.loads(path.read_text(encoding="utf-8"))
+            with open(path, encoding="utf-8", opener=opened) as file:
+                text = file.read()
+            tree = toml.loads(text)
         except FileNotFoundError:
             continue
+        except toml.TOMLDecodeError as exc:
+            from slurm_plugin.core.config import lines  # not at the top: a hook loads this file
+
+            raise lines.not_toml(exc, text, str(path)) from exc
         except (OSError, ValueError) as exc:
             raise ConfigError(f"{path}: {exc}") from exc
         rows = tree.get("pattern", ())
@@ -86,7 +93,7 @@ def load_patterns(paths: Iterable[Path] = (SHIPPED_PATTERNS,)) -> tuple[OomPatte
     return tuple(found)
 
 
-def last_found(texts: Sequence[str], patterns: Sequence[OomPattern]) -> Found | None:
+def last_found(texts: Sequence[str], patterns: Sequence[OomPattern]) -> OomMatch | None:
     """Return the last line that reports an OOM, with the size that it or an earlier one names.
 
     Args:
@@ -102,12 +109,12 @@ def last_found(texts: Sequence[str], patterns: Sequence[OomPattern]) -> Found | 
     if last.attempted_bytes is not None or not sizes:
         return last
     nearest = max(sizes, key=lambda one: one.start)
-    return Found(
+    return OomMatch(
         pattern=last.pattern, start=last.start, line=last.line, attempted_bytes=nearest.attempted_bytes
     )
 
 
-def _last_of(text: str, pattern: OomPattern) -> Found | None:
+def _last_of(text: str, pattern: OomPattern) -> OomMatch | None:
     """Return the last line that matches one pattern; each line is checked once, from the last one back."""
     if pattern.regex is not None:
         return _last_by_regex(text, pattern, pattern.regex)
@@ -121,7 +128,7 @@ def _last_of(text: str, pattern: OomPattern) -> Found | None:
         if first is not None and not (pattern.unless and text.find(pattern.unless, start, stop) >= 0):
             line = text[max(start, first - EVIDENCE_BEFORE) : stop]
             size = _size_in(text, first, stop, pattern.size_after)
-            return Found(pattern=pattern, start=start, line=line, attempted_bytes=size)
+            return OomMatch(pattern=pattern, start=start, line=line, attempted_bytes=size)
         end = start
     return None
 
@@ -144,7 +151,7 @@ def _size_in(text: str, start: int, stop: int, size_after: str) -> int | None:
     return None if match is None else printed_size(match[0])
 
 
-def _last_by_regex(text: str, pattern: OomPattern, regex: re.Pattern[str]) -> Found | None:
+def _last_by_regex(text: str, pattern: OomPattern, regex: re.Pattern[str]) -> OomMatch | None:
     stop = len(text)
     while stop > 0:
         start = text.rfind("\n", 0, stop) + 1
@@ -152,7 +159,7 @@ def _last_by_regex(text: str, pattern: OomPattern, regex: re.Pattern[str]) -> Fo
         if match is not None:
             line = text[start + max(0, match.start() - EVIDENCE_BEFORE) : stop]
             size = printed_size(match.groupdict().get("attempted"))
-            return Found(pattern=pattern, start=start, line=line, attempted_bytes=size)
+            return OomMatch(pattern=pattern, start=start, line=line, attempted_bytes=size)
         stop = start - 1
     return None
 

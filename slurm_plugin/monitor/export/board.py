@@ -7,28 +7,24 @@ from threading import Lock
 
 from slurm_plugin.monitor.export.hook_counts import HookCounts
 from slurm_plugin.monitor.export.status import NodeStatus, gpu_status
-from slurm_plugin.monitor.seen import Seen
+from slurm_plugin.monitor.node_state import NodeState
 
 
 class Board:
     """Safe to use from several threads."""
 
     def __init__(self, counts: HookCounts) -> None:
-        """Start empty.
-
-        Args:
-            counts: Counts of the hooks' events.
-        """
+        """Start empty."""
         self.host = os.uname().nodename
         self._counts = counts
         self._counting = Lock()
-        self._seen = Seen()
+        self._seen = NodeState()
 
-    def show(self, seen: Seen) -> None:
+    def show(self, seen: NodeState) -> None:
         """Take over the state after one sample."""
         self._seen = seen
 
-    def seen(self) -> Seen:
+    def seen(self) -> NodeState:
         """Return the state after the last sample; it is replaced whole and never written to."""
         return self._seen
 

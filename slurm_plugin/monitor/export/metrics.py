@@ -18,7 +18,7 @@ from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.monitor.export.board import Board
 from slurm_plugin.monitor.export.hook_counts import HookCounts
-from slurm_plugin.monitor.seen import Seen
+from slurm_plugin.monitor.node_state import NodeState
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -76,7 +76,7 @@ def metrics_app(board: Board) -> WSGIApplication:
     return make_wsgi_app(registry)
 
 
-def _of_gpus(seen: Seen, host: str) -> Iterator[Metric]:
+def _of_gpus(seen: NodeState, host: str) -> Iterator[Metric]:
     for name, (text, value_of) in _GPU_GAUGES.items():
         gauge = GaugeMetricFamily(name, text, labels=_GPU)
         for reading in seen.readings:
@@ -110,7 +110,7 @@ def _labels(reading: GpuReading, host: str) -> list[str]:
     return [str(reading.index), reading.uuid, host, reading.name]
 
 
-def _of_jobs(seen: Seen, host: str) -> Iterable[Metric]:
+def _of_jobs(seen: NodeState, host: str) -> Iterable[Metric]:
     booked = GaugeMetricFamily("rad_job_memory_booked_bytes", "Memory booked by the job", labels=_JOB)
     estimate = GaugeMetricFamily("rad_job_memory_estimate_bytes", "Estimated memory of the job", labels=_JOB)
     used = GaugeMetricFamily("rad_job_memory_used_bytes", "Memory used by the job", labels=_JOB)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from html import escape
 
-from slurm_plugin.core.units import human
+from slurm_plugin.core.units import counted, human
 from slurm_plugin.monitor.export.status import GpuStatus, JobStatus, NodeStatus
 
 REFRESH_S = 5
@@ -36,29 +36,28 @@ Named = tuple[str, NodeStatus | None, str]
 """A node's name, its state (None: unknown), and why that is not fresh, or ""."""
 
 
-def page(nodes: Sequence[Named], *, time_s: float, refresh: bool = True) -> bytes:
+def page(nodes: Sequence[Named], *, time_s: float) -> bytes:
     """Return the page.
 
     Args:
         nodes: The nodes.
         time_s: When they were read, seconds since the epoch.
-        refresh: Whether a browser loads it again every few seconds.
     """
-    return "\n".join(_parts(nodes, time_s, refresh)).encode("utf-8", "replace")
+    return "\n".join(_parts(nodes, time_s)).encode("utf-8", "replace")
 
 
-def _parts(nodes: Sequence[Named], time_s: float, refresh: bool) -> Iterator[str]:
+def _parts(nodes: Sequence[Named], time_s: float) -> Iterator[str]:
     gpus = [gpu for _, status, _ in nodes if status for gpu in status.gpus]
     jobs = {job.job_id for gpu in gpus for job in gpu.jobs}
-    again = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if refresh else ""
     title = nodes[0][0] if len(nodes) == 1 else f"{len(nodes)} nodes"
     time = datetime.fromtimestamp(time_s).astimezone().isoformat(sep=" ", timespec="seconds")
-    yield f'<!doctype html><html lang="en"><head><meta charset="utf-8">{again}'
+    yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    yield f'<meta http-equiv="refresh" content="{REFRESH_S}">'
     yield '<meta name="viewport" content="width=device-width">'
     yield f"<title>GPUs of {escape(title)}</title><style>{_STYLE}</style></head><body>"
     yield f"<h1>GPUs of {escape(title)}</h1>"
     busy = sum(bool(gpu.jobs) for gpu in gpus)
-    yield f"<p>{busy} of {len(gpus)} GPUs busy, jobs on them: {len(jobs)} <small>{escape(time)}</small></p>"
+    yield f"<p>{busy} of {counted(len(gpus), 'GPU')} busy, jobs on them: {len(jobs)} <small>{escape(time)}</small></p>"
     yield f"<table><thead>{_row('th', _HEADS)}</thead><tbody>"
     for name, status, trouble in nodes:
         if trouble or status is None or not status.gpus:

@@ -7,7 +7,9 @@ nothing can be changed. Bind it to the network of the cluster's own machines.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from socket import SHUT_RDWR
 from socketserver import ThreadingMixIn
 from threading import BoundedSemaphore, Thread
 from typing import TYPE_CHECKING, Any
@@ -30,6 +32,9 @@ PATIENCE_S = 5.0
 
 AT_ONCE = 8
 """Clients served at a time; Prometheus and a few `rad top` are far fewer."""
+
+SLOT_S = 0.2
+"""Until a disconnected client's thread has ended."""
 
 _NO_METRICS = b"metrics need prometheus-client: pip install 'rad-slurm[monitor]'\n"
 
@@ -87,23 +92,33 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """Serves a few clients at a time and disconnects more: the guard needs threads and processes, too."""
+    """Serves a few clients at a time, as the guard needs threads, too; one more disconnects the one that came first.
+
+    A client that has sent its request has its answer within milliseconds; the one that came first sends none.
+    """
 
     daemon_threads = True
     request_queue_size = 16
 
     def __init__(self, *args: Any, **more: Any) -> None:
         self._turns = BoundedSemaphore(AT_ONCE)
+        self._served: dict[Any, None] = {}
         super().__init__(*args, **more)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, if one is free."""
+        """Answer in a thread; if none is free, disconnect the client that came first."""
         if not self._turns.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            for oldest in list(self._served)[:1]:
+                with suppress(OSError):  # it ended meanwhile
+                    oldest.shutdown(SHUT_RDWR)
+            if not self._turns.acquire(timeout=SLOT_S):
+                self.shutdown_request(request)
+                return
+        self._served[request] = None
         try:
             super().process_request(request, client_address)
         except BaseException:
+            self._served.pop(request, None)
             self._turns.release()
             raise
 
@@ -112,6 +127,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self._served.pop(request, None)
             self._turns.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:

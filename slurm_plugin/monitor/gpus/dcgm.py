@@ -13,7 +13,7 @@ import re
 from slurm_plugin.core.errors import CommandError, DeviceError
 from slurm_plugin.core.process.run import run
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.monitor.gpus.telemetry import Activity, Telemetry
+from slurm_plugin.monitor.gpus.telemetry import GpuActivity, Telemetry
 
 FIELDS = {
     "graphics": 1001,  # DCGM_FI_PROF_GR_ENGINE_ACTIVE
@@ -69,7 +69,7 @@ class DcgmTelemetry:
             for reading in readings
         )
 
-    def _activities(self) -> dict[str, Activity]:
+    def _activities(self) -> dict[str, GpuActivity]:
         if self._uuids is None:
             self._uuids = parse_discovery(run([self._dcgmi, "discovery", "-l"], timeout_s=_TIMEOUT_S))
         fields = ",".join(str(number) for number in FIELDS.values())
@@ -85,16 +85,16 @@ def parse_discovery(text: str) -> dict[int, str]:
     return {int(number): uuid for number, uuid in _DISCOVERED.findall(text)}
 
 
-def parse_dmon(text: str) -> dict[int, Activity]:
+def parse_dmon(text: str) -> dict[int, GpuActivity]:
     """Return the last complete sample of each GPU, from `dcgmi dmon` with the fields above in their order."""
-    found: dict[int, Activity] = {}
+    found: dict[int, GpuActivity] = {}
     for number, columns in _DMON_LINE.findall(text):
         values = columns.split()
         if len(values) != len(FIELDS):
             continue
         measured = {name: _share(value) for name, value in zip(FIELDS, values, strict=True)}
         if measured["smact"] is not None:
-            found[int(number)] = Activity(**measured)
+            found[int(number)] = GpuActivity(**measured)
     return found
 
 
@@ -110,7 +110,7 @@ def _wanting(reading: GpuReading) -> bool:
     return reading.smact_source == "nvml-utilisation" and not reading.mig
 
 
-def _with(reading: GpuReading, activity: Activity) -> GpuReading:
+def _with(reading: GpuReading, activity: GpuActivity) -> GpuReading:
     counters = dataclasses.replace(
         reading.counters,
         graphics=activity.graphics,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from slurm_plugin.core.units import MIB
 from slurm_plugin.monitor.gpus.nvml_binding import Nvml
-from slurm_plugin.monitor.gpus.telemetry import Activity, share
+from slurm_plugin.monitor.gpus.telemetry import GpuActivity, share
 
 if TYPE_CHECKING:
     from slurm_plugin.monitor.gpus.nvml_binding import Device
@@ -55,7 +55,7 @@ class Gpm:
         """
         return cls(nvml, handle) if nvml.nvmlGpmQueryDeviceSupport(handle).isSupportedDevice else None
 
-    def read(self) -> Activity:
+    def read(self) -> GpuActivity:
         """Return the activity since the last reading.
 
         Raises:
@@ -76,7 +76,7 @@ class Gpm:
             for slot, (attribute, (_, factor)) in zip(question.metrics, METRICS.items(), strict=False)
             if slot.nvmlReturn == nvml.NVML_SUCCESS
         }
-        return Activity(
+        return GpuActivity(
             **{name: share(v) if METRICS[name][1] == _PERCENT else v for name, v in measured.items()}
         )
 

@@ -6,14 +6,12 @@ nvml_gpu.py reads one GPU, and handles the differences between GPUs, drivers and
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.records.gpu import GpuReading
-from slurm_plugin.monitor.gpus.nvml_binding import Nvml, asked, decoded
+from slurm_plugin.monitor.gpus.nvml_binding import Nvml, decoded, query
 from slurm_plugin.monitor.gpus.nvml_gpu import NvmlGpu
 
 if TYPE_CHECKING:
@@ -78,23 +76,14 @@ class NvmlTelemetry:
                 self._nvml.nvmlShutdown()
         self._gpus, self._events = None, None
 
-    def driver_version(self) -> str:
-        """Return the driver's version, e.g. "580.159.04".
-
-        Raises:
-            DeviceError: There is no driver.
-        """
-        if self._gpus is None:
-            self._gpus = self._open()
-        with self._translated("driver version"):
-            return decoded(self._nvml.nvmlSystemGetDriverVersion())
-
     def _open(self) -> list[NvmlGpu]:
         nvml = self._nvml
-        with self._translated("NVML"):
+        try:
             nvml.nvmlInit()
             count = nvml.nvmlDeviceGetCount()
-        self._events = asked(nvml, nvml.nvmlEventSetCreate)
+        except nvml.NVMLError as exc:
+            raise DeviceError(f"NVML: {exc}; is the NVIDIA driver loaded? run: nvidia-smi") from exc
+        self._events = query(nvml, nvml.nvmlEventSetCreate)
         gpus = []
         for number in range(count):
             with contextlib.suppress(nvml.NVMLError):  # lost before its name was known
@@ -106,17 +95,10 @@ class NvmlTelemetry:
     def _hear_xids(self) -> None:
         """Record the Xids since the last reading; a timeout means that there are no more."""
         while self._events is not None:
-            event = asked(self._nvml, self._nvml.nvmlEventSetWait, self._events, 0)
+            event = query(self._nvml, self._nvml.nvmlEventSetWait, self._events, 0)
             if event is None:
                 return
-            uuid = asked(self._nvml, self._nvml.nvmlDeviceGetUUID, event.device)
+            uuid = query(self._nvml, self._nvml.nvmlDeviceGetUUID, event.device)
             for gpu in self._gpus or []:
                 if uuid is not None and gpu.uuid == decoded(uuid):
                     gpu.xid = int(event.eventData)
-
-    @contextmanager
-    def _translated(self, subject: str) -> Iterator[None]:
-        try:
-            yield
-        except self._nvml.NVMLError as exc:
-            raise DeviceError(f"{subject}: {exc}; is the NVIDIA driver loaded? run: nvidia-smi") from exc

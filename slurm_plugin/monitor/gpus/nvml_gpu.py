@@ -42,8 +42,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading, Source
 from slurm_plugin.monitor.gpus.gpm import Gpm
-from slurm_plugin.monitor.gpus.nvml_binding import Nvml, asked, decoded, lacks
-from slurm_plugin.monitor.gpus.telemetry import Activity, share
+from slurm_plugin.monitor.gpus.nvml_binding import Nvml, decoded, lacks, query
+from slurm_plugin.monitor.gpus.telemetry import GpuActivity, share
 
 if TYPE_CHECKING:
     from slurm_plugin.monitor.gpus.nvml_binding import Device, Events
@@ -85,17 +85,17 @@ class NvmlGpu:
         """
         self._nvml = nvml
         self._handle = handle
-        minor = asked(nvml, nvml.nvmlDeviceGetMinorNumber, handle)
+        minor = query(nvml, nvml.nvmlDeviceGetMinorNumber, handle)
         self.index = number if minor is None else minor
         self.uuid = decoded(nvml.nvmlDeviceGetUUID(handle))
         self.name = decoded(nvml.nvmlDeviceGetName(handle))
-        self.gpm: Gpm | None = self._asked(Gpm.open, nvml, handle)
+        self.gpm: Gpm | None = self._query(Gpm.open, nvml, handle)
         self.xid: int | None = None
 
     def listen(self, events: Events) -> None:
         """Register the GPU's Xids with a set of events, if it can."""
         nvml = self._nvml
-        self._asked(nvml.nvmlDeviceRegisterEvents, self._handle, nvml.nvmlEventTypeXidCriticalError, events)
+        self._query(nvml.nvmlDeviceRegisterEvents, self._handle, nvml.nvmlEventTypeXidCriticalError, events)
 
     def reading(self, now_s: float) -> GpuReading:
         """Return a reading; a GPU that does not answer is unhealthy and shows no free memory.
@@ -118,7 +118,7 @@ class NvmlGpu:
                 counters=GpuCounters(xid=self.xid),
             )
         mig = self._mig()
-        activity, source = (Activity(), None) if mig else self._activity()
+        activity, source = (GpuActivity(), None) if mig else self._activity()
         return GpuReading(
             uuid=self.uuid,
             index=self.index,
@@ -174,25 +174,25 @@ class NvmlGpu:
             return None
 
     def _mig(self) -> bool:
-        modes = self._asked(self._nvml.nvmlDeviceGetMigMode, self._handle)
+        modes = self._query(self._nvml.nvmlDeviceGetMigMode, self._handle)
         return modes is not None and bool(modes[0])
 
-    def _activity(self) -> tuple[Activity, Source | None]:
+    def _activity(self) -> tuple[GpuActivity, Source | None]:
         if self.gpm is not None:
-            activity = self._asked(self.gpm.read)
+            activity = self._query(self.gpm.read)
             if activity is not None:
                 return activity, None if activity.smact is None else "nvml-gpm"
-        rates = self._asked(self._nvml.nvmlDeviceGetUtilizationRates, self._handle)
+        rates = self._query(self._nvml.nvmlDeviceGetUtilizationRates, self._handle)
         if rates is None:
-            return Activity(), None
+            return GpuActivity(), None
         busy = share(rates.gpu * _PERCENT)
-        return Activity(smact=busy, graphics=busy), None if busy is None else "nvml-utilisation"
+        return GpuActivity(smact=busy, graphics=busy), None if busy is None else "nvml-utilisation"
 
-    def _counters(self, activity: Activity) -> GpuCounters:
+    def _counters(self, activity: GpuActivity) -> GpuCounters:
         nvml = self._nvml
-        power_mw = self._asked(nvml.nvmlDeviceGetPowerUsage, self._handle)
-        energy_mj = self._asked(nvml.nvmlDeviceGetTotalEnergyConsumption, self._handle)
-        ecc = self._asked(
+        power_mw = self._query(nvml.nvmlDeviceGetPowerUsage, self._handle)
+        energy_mj = self._query(nvml.nvmlDeviceGetTotalEnergyConsumption, self._handle)
+        ecc = self._query(
             nvml.nvmlDeviceGetTotalEccErrors,
             self._handle,
             nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED,
@@ -216,10 +216,10 @@ class NvmlGpu:
     def _healthy(self) -> bool:
         nvml = self._nvml
         field = getattr(nvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", None)
-        values = None if field is None else self._asked(nvml.nvmlDeviceGetFieldValues, self._handle, [field])
+        values = None if field is None else self._query(nvml.nvmlDeviceGetFieldValues, self._handle, [field])
         if values and values[0].nvmlReturn == nvml.NVML_SUCCESS:
             return not values[0].value.uiVal  # NVML_GPU_RECOVERY_ACTION_NONE is 0
         return self.xid not in FATAL_XIDS
 
-    def _asked(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
-        return asked(self._nvml, question, *arguments, **named)
+    def _query(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
+        return query(self._nvml, question, *arguments, **named)

@@ -22,8 +22,8 @@ from slurm_plugin.core.clock import Clock, SystemClock
 from slurm_plugin.core.errors import DeviceError
 from slurm_plugin.core.files.atomic import replace_file
 from slurm_plugin.core.process.identity import started_ticks
+from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.monitor.gpus.simulated_gpus import GpuFullError, GpuSpec, Holding, parsed
-from slurm_plugin.monitor.gpus.telemetry import GpuProcess, GpuReading
 
 
 class SimulatedGpus:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading, Source
-
-__all__ = ["Activity", "GpuCounters", "GpuProcess", "GpuReading", "Source", "Telemetry", "share"]
+from slurm_plugin.core.records.gpu import GpuReading
 
 _ROUNDING = 1.1
 """A counter may report slightly more than 1; more than this is not a share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activity:
+class GpuActivity:
     """Activity of a GPU over a short time; shares from 0 to 1, traffic in bytes a second; None if not reported."""
 
     smact: float | None = None

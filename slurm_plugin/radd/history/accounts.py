@@ -17,7 +17,7 @@ from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import RadError
 from slurm_plugin.core.logs.once import Complaint
 from slurm_plugin.core.process.background import in_background
-from slurm_plugin.radd.history.peaks import Peaks, run_from_note
+from slurm_plugin.radd.history.peaks import PeakHistory, run_from_note
 from slurm_plugin.slurm.queries.accounting import Accounts, EndedJob
 
 log = logging.getLogger("radd")
@@ -37,7 +37,7 @@ class AccountsReader:
     """A dedicated thread, because sacct may take seconds."""
 
     def __init__(
-        self, accounts: Accounts, peaks: Peaks, config: Callable[[], Config], clock: Clock | None = None
+        self, accounts: Accounts, peaks: PeakHistory, config: Callable[[], Config], clock: Clock | None = None
     ) -> None:
         self._accounts, self._peaks, self._config = accounts, peaks, config
         self._clock = clock or SystemClock()

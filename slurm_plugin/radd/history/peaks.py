@@ -16,7 +16,7 @@ from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.files.append_log import PRIVATE, NewLines, make_file
 from slurm_plugin.core.history import runs
-from slurm_plugin.core.history.observed import ObservedPeaks, Seen
+from slurm_plugin.core.history.observed import ObservedPeaks, ObservedRuns
 from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.logs.once import Complaint
 from slurm_plugin.core.records.submission import Booking
@@ -27,17 +27,12 @@ JOBS_KNOWN = 20_000
 """Number of latest jobs known by id, so that a job reported twice counts once."""
 
 
-class Peaks:
+class PeakHistory:
     """Observed peaks by user and profile. Safe to use from several threads."""
 
-    def __init__(self, path: Path, gpu: str) -> None:
-        """Start empty; `refresh` reads the file.
-
-        Args:
-            path: The file.
-            gpu: The site's GPU name, as in rad.toml.
-        """
-        self._path, self._gpu = path, gpu
+    def __init__(self, path: Path) -> None:
+        """Start empty; `refresh` reads the file."""
+        self._path = path
         self._lock = threading.Lock()
         self._observed = ObservedPeaks()
         self._lines = NewLines(path)
@@ -79,7 +74,7 @@ class Peaks:
         else:
             self._unwritten.set("")
 
-    def seen(self, user_id: int, profile_key: str, *, processes: int = 1) -> Seen | None:
+    def seen(self, user_id: int, profile_key: str, *, processes: int = 1) -> ObservedRuns | None:
         """Return the record of one process of a job that this user ran before; None if it is new.
 
         Args:

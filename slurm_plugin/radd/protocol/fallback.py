@@ -1,4 +1,4 @@
-"""What job_submit.lua does while radd is away: where Slurm needs it, one GPU becomes all shards of a GPU.
+"""Tell job_submit.lua how to request exclusive GPUs while radd is away: as all shards of a GPU where Slurm needs it.
 
 Before 23.11.5 Slurm may allocate a GPU whose shards are in use as a whole GPU (slurm/versions.py). A job submitted with
 `gpu:1` because radd did not answer then collides with sharing jobs and is requeued again and again. So radd leaves a
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from slurm_plugin.core.booking.gpu_defaults import GpuDefaults, defaults_of
 from slurm_plugin.core.booking.gres_text import GPU_ENVIRONMENT
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.files.atomic import replace_file
@@ -31,6 +32,7 @@ def fallback_of(
     whole_as_gpu: Mapping[str, bool],
     *,
     leave_jobs: bool,
+    gpu_defaults: Mapping[str, GpuDefaults] | None = None,
     now_s: float,
 ) -> dict[str, Any]:
     """Return what the shim may do without radd.
@@ -39,6 +41,7 @@ def fallback_of(
         config: rad.toml.
         whole_as_gpu: By partition, whether an exclusive GPU is requested as `gpu:1`, so that no change is needed.
         leave_jobs: Whether every job passes through unchanged.
+        gpu_defaults: What Slurm gives a job for each GPU by default, by partition; it does so with gres/gpu alone.
         now_s: Seconds since the epoch.
     """
     works = config.mode == "enforce" and config.features.submit and not leave_jobs
@@ -49,6 +52,7 @@ def fallback_of(
         and settings.collocate
         and settings.default != "leave"
         and not whole_as_gpu.get(name, False)
+        and defaults_of(name, gpu_defaults or {}) == GpuDefaults()
         and not settings.gpus  # only radd knows the GPU to request shards of
     }
     return {

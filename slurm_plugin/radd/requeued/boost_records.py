@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from slurm_plugin.core.comments.admin_comment import Fault
+from slurm_plugin.core.comments.admin_comment import RecoveryCause
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.slurm.control import JobView, Standing
 
@@ -25,7 +25,7 @@ class BoostCause:
         profile_key: The model whose estimate failed; None if unknown.
     """
 
-    fault: Fault
+    fault: RecoveryCause
     profile_key: str | None = None
 
 

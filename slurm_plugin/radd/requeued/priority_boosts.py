@@ -56,7 +56,7 @@ class PriorityBooster:
         """
         self._path, self._slurm, self._clock, self._config = path, slurm, clock, config
         self._lock = threading.Lock()
-        self._records, self._seen = _read(path) or (), _stamp(path)
+        self._records, self._seen = _read(path) or (), _version(path)
 
     @property
     def outstanding(self) -> bool:
@@ -165,7 +165,7 @@ class PriorityBooster:
 
     def _look(self) -> None:
         """Read boosts written by another radd (a standby's, where both mount one folder). Call it under the lock."""
-        now = _stamp(self._path)
+        now = _version(self._path)
         if now is not None and now != self._seen:
             found = _read(self._path)
             self._records, self._seen = self._records if found is None else found, now
@@ -196,7 +196,7 @@ class PriorityBooster:
         except OSError as exc:
             log.warning("%s: %s; no priority is raised", self._path, exc.strerror)
             return False
-        self._records, self._seen = kept, _stamp(self._path)
+        self._records, self._seen = kept, _version(self._path)
         return True
 
 
@@ -210,7 +210,7 @@ def _as_row(record: BoostRecord) -> dict[str, object]:
     return {name: value for name, value in asdict(record).items() if name not in _OPTIONAL or value}
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _version(path: Path) -> tuple[int, int] | None:
     """Return a value that changes with each version of a file; None if there is none."""
     try:
         found = path.stat()

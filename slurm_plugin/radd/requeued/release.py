@@ -55,8 +55,8 @@ class Releaser:
         self,
         slurm: SlurmControl,
         clock: Clock,
-        booster: PriorityBooster | None = None,
-        keeper: PositionKeeper | None = None,
+        booster: PriorityBooster,
+        keeper: PositionKeeper,
         *,
         key: Callable[[], bytes],
     ) -> None:
@@ -65,8 +65,8 @@ class Releaser:
         Args:
             slurm: Slurm.
             clock: Time.
-            booster: Gives priority boosts; None gives none.
-            keeper: Keeps queue positions; None keeps none.
+            booster: Gives priority boosts.
+            keeper: Keeps queue positions.
             key: Returns the cluster's key as it is in force.
         """
         self._key = key
@@ -89,7 +89,7 @@ class Releaser:
         """
         if note.start_in_s is None or note.event == "ended":
             return
-        if self._booster is not None and note.event == "requeued":
+        if note.event == "requeued":
             self._booster.follow_requeue(job_id)
         self._keep_position(job_id, note)
         cause = None if note.fault is None else BoostCause(fault=note.fault, profile_key=profile_key)
@@ -156,7 +156,7 @@ class Releaser:
             if job.state != "PENDING":
                 return False  # still completing
             boosted = None
-            if errand.cause is not None and self._booster is not None:
+            if errand.cause is not None:
                 boosted = self._booster.boost(job, errand.cause)
             if errand.start_in_s:
                 change = JobChange(start_in_s=errand.start_in_s, nice=boosted)
@@ -177,11 +177,9 @@ class Releaser:
 
     def _work(self) -> bool:
         self._scan_once()
-        if self._booster is not None:
-            self._booster.collect()
+        self._booster.collect()
         self.run_errands()
-        if self._keeper is not None:
-            self._keeper.keep()
+        self._keeper.keep()
         with self._changed:
             if self._scanned and not self._errands and not self._boosted():
                 self._changed.wait_for(lambda: self._stopping or self._errands, timeout=POLL_IDLE_S)
@@ -190,12 +188,11 @@ class Releaser:
         return not self._stopping
 
     def _keep_position(self, job_id: int, note: Note) -> None:
-        if self._keeper is not None and note.position is not None:
+        if note.position is not None:
             self._keeper.take(job_id, note.position, restart=note.restart)
 
     def _boosted(self) -> bool:
-        keeps = self._keeper is not None and self._keeper.busy
-        return keeps or (self._booster is not None and self._booster.outstanding)
+        return self._keeper.busy or self._booster.outstanding
 
     def _pause_s(self) -> float:
         young = any(not errand.young.passed() for errand in self._errands.values())

@@ -1,1 +1,1 @@
-"""What is booked for a submission, by rad.toml and slurm.conf as they are in force."""
+"""Answers to submissions, by rad.toml and slurm.conf as they are in force."""

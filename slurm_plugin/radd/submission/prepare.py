@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from gpumemnet.records import replace
-from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.config.load import DEFAULT_PATH, Config, located
+from slurm_plugin.core.errors import SettingError
 from slurm_plugin.core.history.site_quantiles_file import read_learned
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.submission.submit import Peaks, Submission
+from slurm_plugin.radd.submission.submit import EarlierRuns, Submission
 from slurm_plugin.slurm.files.conf_files import (
     chosen_after_lua,
     find_slurm_conf,
     gres_of_nodes,
     settings_of,
 )
+from slurm_plugin.slurm.files.gpu_defaults import gpu_defaults_of
 from slurm_plugin.slurm.obstacles import Obstacle, obstacles
 from slurm_plugin.slurm.versions import Version, max_shard_gpus_of, traits, whole_as_gpu
 
@@ -25,8 +28,9 @@ def prepared(
     version: Version,
     *,
     key: bytes,
-    peaks: Peaks | None,
+    peaks: EarlierRuns | None,
     running: str | None = None,
+    rad_toml: Path = DEFAULT_PATH,
 ) -> tuple[Submission, tuple[Obstacle, ...]]:
     """Return what answers submissions, and what prevents the cluster from sharing GPUs.
 
@@ -36,11 +40,12 @@ def prepared(
         key: The cluster's key; b"" where nothing is signed.
         peaks: Records of earlier runs; None if there are none.
         running: SelectTypeParameters of the running slurmctld, if known.
+        rad_toml: Path of rad.toml, for messages.
 
     Raises:
         ConfigError: rad.toml names an estimator or a GPU that gpumemnet does not have.
     """
-    estimator = _checked_estimator(config)
+    estimator = checked_estimator(config, rad_toml)
     learned = read_learned(config.site_quantiles)
     slurm_conf = find_slurm_conf(config.paths.slurm_conf, os.environ)
     settings = {} if slurm_conf is None else settings_of(slurm_conf)
@@ -61,21 +66,29 @@ def prepared(
         reserves_shards=traits(version).reserves_shards,
         forgets_shards=traits(version).forgets_shards,
         max_shard_gpus=_max_shard_gpus(version, settings, running, node_gres),
+        gpu_defaults={} if slurm_conf is None else gpu_defaults_of(slurm_conf),
     )
     return submission, in_the_way
 
 
-def _checked_estimator(config: Config) -> Estimator:
+def checked_estimator(config: Config, rad_toml: Path) -> Estimator:
     """Return the site's estimator, if it can answer for every GPU type in rad.toml.
+
+    Args:
+        config: rad.toml.
+        rad_toml: Its path, for messages.
 
     Raises:
         ConfigError: gpumemnet does not have it, or a GPU.
     """
     estimator = Estimator.from_config(config)
-    estimator.check()
-    for name, partition in config.partitions.items():
-        for kind, gpu in partition.gpus.items():
-            estimator.on(gpu).check(f"partition.{name}.gpus.{kind}.")
+    try:
+        estimator.check()
+        for name, partition in config.partitions.items():
+            for kind, gpu in partition.gpus.items():
+                estimator.on(gpu).check(f"partition.{name}.gpus.{kind}.")
+    except SettingError as exc:
+        raise located(exc, rad_toml) from exc
     return estimator
 
 

@@ -1,4 +1,4 @@
-"""A standby slurmctld that took over, on a Slurm that then knows of no shards.
+"""Detect that a standby slurmctld took over and knows of no shards.
 
 Slurm before 23.11 starts with its nodes' saved state and learns their shards when they register. A newly started
 slurmctld requests that within seconds; the shim recognises it by its age. A standby is not a new process when it takes

@@ -7,16 +7,17 @@ from typing import Any, Protocol
 
 from gpumemnet.records import field, frozen, replace
 from slurm_plugin.core.booking import messages
-from slurm_plugin.core.booking.available_gres import gpus_for
+from slurm_plugin.core.booking.available_gres import AvailableGres, gpus_for
 from slurm_plugin.core.booking.bookings import gpus_of, processes_of
-from slurm_plugin.core.booking.decide import decide
+from slurm_plugin.core.booking.decide import NOT_MANAGED, decide
+from slurm_plugin.core.booking.gpu_defaults import GpuDefaults, with_gpu_defaults
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.comments.admin_comment import Note, format_note
 from slurm_plugin.core.config.compute import with_waits
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import EstimateError
-from slurm_plugin.core.history.observed import Seen, with_runs
-from slurm_plugin.core.history.site_quantiles import Limits
+from slurm_plugin.core.history.observed import ObservedRuns, with_runs
+from slurm_plugin.core.history.site_quantiles import QuantileLimits
 from slurm_plugin.core.history.site_quantiles_file import applied, gpu_of, group_of
 from slurm_plugin.core.records.submission import JobRequest, MemoryEstimate, Rewrite, UserDirectives
 from slurm_plugin.directives import BEHIND, directives_of, user_directives_of
@@ -25,10 +26,10 @@ from slurm_plugin.radd.protocol.messages import NO_NAME, Submitted, submitted_fr
 from slurm_plugin.radd.protocol.reply import Decided, Reply, reply_of
 
 
-class Peaks(Protocol):
+class EarlierRuns(Protocol):
     """Records of earlier runs."""
 
-    def seen(self, user_id: int, profile_key: str, *, processes: int = 1) -> Seen | None:
+    def seen(self, user_id: int, profile_key: str, *, processes: int = 1) -> ObservedRuns | None:
         """Return the record of one process of a job that this user ran before; None if it is new.
 
         Args:
@@ -53,18 +54,20 @@ class Submission:
         reserves_shards: A job that requests shards starts in a reservation of parts of nodes.
         forgets_shards: A slurmctld that has just started refuses requests for shards.
         max_shard_gpus: Most GPUs of one node that the shards of one job may be on; 0 where Slurm keeps them on one GPU.
+        gpu_defaults: What Slurm gives a job for each GPU by default, by partition.
         leave_jobs: Why this Slurm cannot do what RAD would request, so that no job is changed; "" if it can.
     """
 
     config: Config
     key: bytes
     estimator: Estimator
-    peaks: Peaks | None = None
-    site: Mapping[str, Limits] = field(default_factory=dict)
+    peaks: EarlierRuns | None = None
+    site: Mapping[str, QuantileLimits] = field(default_factory=dict)
     whole_as_gpu: Mapping[str, bool]
     reserves_shards: bool = True
     forgets_shards: bool = False
     max_shard_gpus: int = 0
+    gpu_defaults: Mapping[str, GpuDefaults] = field(default_factory=dict)
     leave_jobs: str = ""
 
     def parsed(self, fields: Mapping[str, Any]) -> Submitted:
@@ -97,6 +100,7 @@ class Submission:
             return Decided(request=request, rewrite=Rewrite(reason="off"))
         if self.leave_jobs:
             return Decided(request=request, rewrite=Rewrite(reason="no shards here"))
+        request = with_gpu_defaults(request, self.gpu_defaults, self.config.default_partition)
         stated, faults = self._stated(job)
         estimate = self._estimate(request, stated)
         rewrite = decide(
@@ -116,23 +120,40 @@ class Submission:
         """Return the reply to the change of a waiting job's request after it was booked.
 
         The outcome of the change is unknown here: Slurm may refuse parts of it after the reply. So the booking is only
-        marked, and the Prolog queries what was allocated.
+        marked, and the Prolog queries what was allocated. A job with part of a GPU that now names one gets all of it.
         """
         booked = signed_comment.verified_booking(request.comment, user_id=request.user_id, key=self.key)
-        changed = None if booked is None else replace(booked, changed=True)
-        made = Decided(request=request, rewrite=Rewrite(booking=changed, reason="changed"))
-        return reply_of(made, key=self.key)
+        if booked is None:
+            return reply_of(Decided(request=request, rewrite=Rewrite(reason="changed")), key=self.key)
+        fields = self._whole_gpu(request) if booked.kind == "shared" and booked.gpus == 1 else {}
+        rewrite = Rewrite(fields=fields, booking=replace(booked, changed=True), reason="changed")
+        return reply_of(Decided(request=request, rewrite=rewrite), key=self.key)
+
+    def _whole_gpu(self, request: JobRequest) -> dict[str, str]:
+        """Return a whole GPU as this Slurm takes it of a job with shards, if a change names one GPU; else nothing."""
+        partition = self.config.partition(request.partition)
+        if gpus_of(request) != 1 or partition is None or not partition.managed:
+            return {}
+        name = request.partition or self.config.default_partition
+        as_gpu = self.whole_as_gpu.get(name, False)
+        available = AvailableGres.of(partition, request.requested, whole_as_gpu=as_gpu)
+        whole = available.whole(None, rerun=True)
+        fields = {"gres": f"{request.other_gres},{whole}" if request.other_gres else whole}
+        return fields | {"tres_per_job": ""} if request.gres_per_job else fields
 
     def _unexpected(
         self, job: Submitted, estimate: MemoryEstimate | None, rewrite: Rewrite
     ) -> tuple[str, ...]:
         """Return lines on directives that have another effect than their user expects."""
         partition = job.request.partition
+        names = partition or self.config.default_partition
         if self.config.mode == "observe":
             return ()
-        if self.config.manages_only_some(partition):
-            mixed = messages.mixed_partitions(partition or self.config.default_partition)
-            return (mixed,) if stated_in(job) != (UserDirectives(), ()) else ()
+        if rewrite.reason == NOT_MANAGED:
+            if not names or stated_in(job) == (UserDirectives(), ()):
+                return ()  # a job that says nothing of RAD gets no message
+            mixed = self.config.manages_only_some(partition)
+            return (messages.mixed_partitions(names) if mixed else messages.not_managed(names),)
         if estimate is None or estimate.source != "stated" or rewrite.booking is None:
             return ()
         base_bytes = self.estimator.gpu_model().base_bytes
@@ -177,9 +198,12 @@ def stated_in(job: Submitted) -> tuple[UserDirectives, tuple[str, ...]]:
     except EstimateError as exc:
         return UserDirectives(), tuple(f"RAD: {line}" for line in exc.lines)
     stated = user_directives_of(directives, comment.profile)
-    if directives is None or directives.model is None or stated.profile is not None:
+    if directives is None or stated.profile is not None:
         return stated, ()
     where = f"{directives.path}:{directives.line}: " if directives.line else ""
+    if directives.model is None:
+        unknown = f"RAD: {where}no model= and no memory=, so the GPU memory need is unknown"
+        return stated, (unknown,) if stated == UserDirectives() else ()
     why = (messages.NO_FILE,) if directives.path == NO_NAME else ()
     return stated, (f"RAD: {where}no model summary was read, so the GPU memory need is unknown", *why)
 
@@ -188,10 +212,12 @@ def _with_consequence(faults: tuple[str, ...], rewrite: Rewrite) -> tuple[str, .
     """Return lines about faults, and what they mean for the job where its decision does not say it."""
     if not faults or rewrite.refusal is not None or rewrite.reason == "no gpu":
         return faults
-    return (*faults, messages.without_that(rewrite.reason == "exclusive"))
+    booking = rewrite.booking
+    alone = booking is not None and booking.kind == "whole" and booking.gpus == 1
+    return (*faults, messages.without_that(alone))
 
 
-def _with_seen(estimate: MemoryEstimate, seen: Seen) -> MemoryEstimate:
+def _with_seen(estimate: MemoryEstimate, seen: ObservedRuns) -> MemoryEstimate:
     """Return an estimate with what earlier runs of the same job showed; a need that the user states stays."""
     need = estimate if estimate.source == "stated" else with_runs(estimate, seen)
     if seen.smact is None:

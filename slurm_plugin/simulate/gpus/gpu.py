@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 
-from slurm_plugin.monitor.usage import SPARE, UNKNOWN
-from slurm_plugin.simulate.gpus.interference import Load, Slowdowns, together
-from slurm_plugin.simulate.progress import Job, Run
+from slurm_plugin.simulate.gpus.interference import Load, slowdowns, together
+from slurm_plugin.simulate.progress import SimulatedRun
 
 STARTS_UP = Load(smact=0.0, busy=0.0)
 """Load of a job on its GPU before its first step."""
 
 
-class Gpu:
+class SimulatedGpu:
     """One physical GPU.
 
     Attributes:
@@ -27,30 +25,16 @@ class Gpu:
         changed_s: When the jobs' work was last advanced.
         busy_s: Integral of the activity.
         used_s: Time during which any job was on it.
-        learns: Whether each job's measured activity is kept.
     """
 
-    __slots__ = (
-        "_slowdowns",
-        "_trail",
-        "busy_s",
-        "changed_s",
-        "index",
-        "learns",
-        "runs",
-        "smact",
-        "used_bytes",
-        "used_s",
-        "uuid",
-    )
+    __slots__ = ("_trail", "busy_s", "changed_s", "index", "runs", "smact", "used_bytes", "used_s", "uuid")
 
-    def __init__(self, index: int, slowdowns: Slowdowns, *, learns: bool = False) -> None:
-        """Start idle; see the class for `learns`, and `Cluster.interference` for `slowdowns`."""
-        self.index, self.uuid, self._slowdowns = index, f"GPU-{index}", slowdowns
-        self.runs: list[Run] = []
+    def __init__(self, index: int) -> None:
+        """Start idle."""
+        self.index, self.uuid = index, f"GPU-{index}"
+        self.runs: list[SimulatedRun] = []
         self.smact = self.busy_s = self.used_s = self.changed_s = 0.0
         self.used_bytes = 0
-        self.learns = learns
         self._trail: deque[tuple[float, float]] = deque()
 
     def advance(self, now_s: float) -> None:
@@ -59,21 +43,10 @@ class Gpu:
         if passed_s > 0:
             self.busy_s += self.smact * passed_s
             self.used_s += passed_s * bool(self.runs)
-            if self.learns:
-                self._account(passed_s)
             for run in self.runs:
                 if run.gpus[0] == self.index and run.trains_s <= self.changed_s:
                     run.job.left_s -= passed_s * run.rate
         self.changed_s = now_s
-
-    def _account(self, passed_s: float) -> None:
-        """Split the activity over the jobs by each one's expected activity, as rad-monitor does (monitor/usage.py)."""
-        if len(self.runs) != 1 and (self.smact >= SPARE or any(run.job.load.turns for run in self.runs)):
-            return
-        weights = [max(0.01, _expected(run.job)) for run in self.runs]
-        for run, weight in zip(self.runs, weights, strict=True):
-            run.job.own_s += passed_s
-            run.job.own_activity_s += passed_s * self.smact * weight / sum(weights)
 
     def settle(self, window_s: float) -> None:
         """Compute rates and activity after a job has joined or left.
@@ -82,7 +55,7 @@ class Gpu:
             window_s: Length of the window of `window_smact`, in seconds.
         """
         loads = [self._load(run) for run in self.runs]
-        factors = self._slowdowns(loads)
+        factors = slowdowns(loads)
         for run, factor in zip(self.runs, factors, strict=True):
             run.factors[self.index] = factor
         self.smact = together(
@@ -93,7 +66,7 @@ class Gpu:
         while len(self._trail) > 1 and self._trail[1][0] < self.changed_s - window_s:
             self._trail.popleft()
 
-    def _load(self, run: Run) -> Load:
+    def _load(self, run: SimulatedRun) -> Load:
         """Return the load of a run on this GPU; its first GPU gathers its gradients."""
         load = run.job.load
         if run.trains_s > self.changed_s:
@@ -131,17 +104,6 @@ class Gpu:
         """
         return min((self._next_s(run) for run in self.runs), default=math.inf)
 
-    def _next_s(self, run: Run) -> float:
+    def _next_s(self, run: SimulatedRun) -> float:
         due = run.gpus[0] == self.index or run.trains_s > self.changed_s
         return run.next_s(self.changed_s) if due else math.inf
-
-
-def _expected(job: Job) -> float:
-    known = None if job.booking is None else job.booking.smact
-    return UNKNOWN if known is None else known
-
-
-def servers(runs: Sequence[Run]) -> int:
-    """Return the number of MPS servers on a GPU with these runs; jobs outside of MPS have contexts as large as one."""
-    shared = [run.job for run in runs if not run.job.whole]
-    return max(len({job.load.server for job in shared if not job.load.turns}), bool(shared))

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from slurm_plugin.core.records.node import Placement
 from slurm_plugin.guard.overruns import TOLERANCE_BYTES
-from slurm_plugin.simulate.cluster import Cluster
-from slurm_plugin.simulate.gpus.gpu import Gpu, servers
-from slurm_plugin.simulate.gpus.node import Node
-from slurm_plugin.simulate.progress import Job, Run
+from slurm_plugin.simulate.cluster import SimulatedCluster
+from slurm_plugin.simulate.gpus.gpu import SimulatedGpu
+from slurm_plugin.simulate.gpus.node import SimulatedNode
+from slurm_plugin.simulate.progress import SimulatedJob, SimulatedRun
 
 
-def overrunning(runs: Sequence[Run], usable_bytes: int) -> Run | None:
+def overrunning(runs: Sequence[SimulatedRun], usable_bytes: int) -> SimulatedRun | None:
     """Return the run that the guard stops (guard/overruns.py): above its booking, and furthest above its estimate.
 
     Args:
@@ -25,7 +25,7 @@ def overrunning(runs: Sequence[Run], usable_bytes: int) -> Run | None:
     if sum(max(run.booked_bytes, run.job.peak_bytes) for run in staying) <= usable_bytes:
         return None
     above = [run for run in staying if run.job.peak_bytes > run.booked_bytes + TOLERANCE_BYTES]
-    return max(above, key=Run.above_estimate_bytes, default=None)
+    return max(above, key=SimulatedRun.above_estimate_bytes, default=None)
 
 
 class Calendar:
@@ -66,17 +66,14 @@ class Hardware:
         gpus: All of them; those of node n begin at n * per_node.
     """
 
-    def __init__(self, cluster: Cluster, *, learns: bool = False) -> None:
-        """Start with all GPUs idle; `learns` keeps each job's measured activity."""
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        """Start with all GPUs idle."""
         self._cluster = cluster
         self._window_s = float(cluster.config.telemetry.window_s)
         self._caps = cluster.managed and cluster.settings.memory_cap
-        self.gpus = [
-            Gpu(index, cluster.interference, learns=learns)
-            for index in range(cluster.nodes * cluster.per_node)
-        ]
+        self.gpus = [SimulatedGpu(index) for index in range(cluster.nodes * cluster.per_node)]
         self._nodes = [
-            Node(self.gpus[first : first + cluster.per_node], cluster)
+            SimulatedNode(self.gpus[first : first + cluster.per_node], cluster)
             for first in range(0, len(self.gpus), cluster.per_node)
         ]
         self._calendar = Calendar(len(self.gpus))
@@ -85,7 +82,7 @@ class Hardware:
         """Return the time of the next event; None if no job runs."""
         return self._calendar.next_s()
 
-    def place(self, job: Job, gpu_indices: tuple[int, ...], now_s: float) -> Placement:
+    def place(self, job: SimulatedJob, gpu_indices: tuple[int, ...], now_s: float) -> Placement:
         """Return the GPUs that RAD gives a job, booked in the node's ledger; none if it is requeued.
 
         Args:
@@ -95,20 +92,19 @@ class Hardware:
         """
         return self._nodes[gpu_indices[0] // self._cluster.per_node].place(job, gpu_indices, now_s)
 
-    def occupy(self, run: Run, now_s: float) -> None:
+    def occupy(self, run: SimulatedRun, now_s: float) -> None:
         """Start a run on its GPUs, and determine whether it will run out of memory.
 
         Args:
             run: The run that starts.
             now_s: Seconds since the trace began.
         """
-        job = run.job
+        job, usable_bytes = run.job, self._cluster.memory_bytes
         self._advance(run, now_s)
         touched = set(run.gpus)
         for index in run.gpus:
             gpu = self.gpus[index]
             gpu.runs.append(run)
-            usable_bytes = self._cluster.memory_bytes - self._cluster.server_bytes * servers(gpu.runs)
             if self._caps and not job.whole and job.peak_bytes > max(run.booked_bytes, run.cap_bytes or 0):
                 run.runs_out(run.peaks_s)
                 continue
@@ -120,7 +116,7 @@ class Hardware:
                 run.runs_out(run.peaks_s)
         self._settle(tuple(touched))
 
-    def vacate(self, run: Run, now_s: float) -> None:
+    def vacate(self, run: SimulatedRun, now_s: float) -> None:
         """Remove a run from its GPUs and from the ledger.
 
         Args:
@@ -134,7 +130,7 @@ class Hardware:
         if self._cluster.managed:
             self._nodes[run.gpu_indices[0] // self._cluster.per_node].release(run.job)
 
-    def over(self, now_s: float) -> Iterator[Run]:
+    def over(self, now_s: float) -> Iterator[SimulatedRun]:
         """Yield the runs that are over; the caller vacates each one before taking the next."""
         for index in self._calendar.due(now_s):
             gpu = self.gpus[index]
@@ -145,7 +141,7 @@ class Hardware:
             if not over:
                 self._settle((index,))
 
-    def _advance(self, run: Run, now_s: float) -> None:
+    def _advance(self, run: SimulatedRun, now_s: float) -> None:
         """Advance the work on a run's GPUs, and on the other GPUs of jobs there, before rates change."""
         for index in self._together(run.gpus):
             self.gpus[index].advance(now_s)

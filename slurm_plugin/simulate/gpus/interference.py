@@ -39,7 +39,7 @@ workloads that were left out, and on replays, which were not used in any fit).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slurm_plugin.core.config.compute import TURNS
@@ -114,10 +114,6 @@ class Load:
     def intensity(self) -> float:
         """Return the share of the SMs that its kernels keep busy while they run."""
         return min(MOST_INTENSE, self.smact / max(self.busy, 0.02))
-
-
-Slowdowns = Callable[[Sequence[Load]], list[float]]
-"""Function from the loads on one GPU to the factor by which each job's time grows."""
 
 
 def slowdowns(loads: Sequence[Load]) -> list[float]:

@@ -9,21 +9,21 @@ from slurm_plugin.core.placement.choose import choose_gpu
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.records.node import Allocation, Demand, Placement
 from slurm_plugin.core.records.submission import BookingKind
-from slurm_plugin.simulate.cluster import Cluster
-from slurm_plugin.simulate.gpus.gpu import Gpu, servers
-from slurm_plugin.simulate.progress import Job
+from slurm_plugin.simulate.cluster import SimulatedCluster
+from slurm_plugin.simulate.gpus.gpu import SimulatedGpu
+from slurm_plugin.simulate.progress import SimulatedJob
 
 
-class Node:
+class SimulatedNode:
     """The GPUs of one host and their ledger."""
 
-    def __init__(self, gpus: Sequence[Gpu], cluster: Cluster) -> None:
+    def __init__(self, gpus: Sequence[SimulatedGpu], cluster: SimulatedCluster) -> None:
         """Start with an empty ledger."""
         self._gpus, self._cluster, self._ledger = gpus, cluster, Ledger()
         self._window_s = float(cluster.config.telemetry.window_s)
         self._usable_bytes = {gpu.uuid: cluster.memory_bytes for gpu in gpus}
 
-    def place(self, job: Job, gpu_indices: tuple[int, ...], now_s: float) -> Placement:
+    def place(self, job: SimulatedJob, gpu_indices: tuple[int, ...], now_s: float) -> Placement:
         """Choose GPUs for a job with the production placement, and book them.
 
         Args:
@@ -64,7 +64,7 @@ class Node:
             self._reserve(demand, placement, now_s)
         return placement
 
-    def release(self, job: Job) -> None:
+    def release(self, job: SimulatedJob) -> None:
         """Remove a finished job from the ledger."""
         self._ledger = self._ledger.release(job.number, restart=job.restart)
 
@@ -89,14 +89,13 @@ class Node:
             self._usable_bytes,
         )
 
-    def _reading(self, gpu: Gpu, now_s: float) -> GpuReading:
-        server_bytes = self._cluster.server_bytes * servers(gpu.runs)
+    def _reading(self, gpu: SimulatedGpu, now_s: float) -> GpuReading:
         return GpuReading(
             uuid=gpu.uuid,
             index=gpu.index,
             name="simulated",
             memory_total_bytes=self._cluster.memory_bytes,
-            memory_used_bytes=gpu.used_bytes + server_bytes,
+            memory_used_bytes=gpu.used_bytes,
             time_s=now_s,
             smact=gpu.window_smact(now_s, self._window_s),
             smact_source="simulated",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from slurm_plugin.simulate.progress import Job
+from slurm_plugin.simulate.progress import SimulatedJob
 from slurm_plugin.simulate.slurm.running import Running
 from slurm_plugin.simulate.slurm.shard_table import ShardTable
 
@@ -43,7 +43,7 @@ class Promise:
 
 
 def find(
-    job: Job, table: ShardTable, promises: Sequence[Promise], now_s: float, drained: Running | None = None
+    job: SimulatedJob, table: ShardTable, promises: Sequence[Promise], now_s: float
 ) -> tuple[int, ...] | None:
     """Return the GPUs that a job can have now without delaying a planned start; None if there are none.
 
@@ -52,7 +52,6 @@ def find(
         table: Free GPUs and shards.
         promises: Starts that must not be delayed.
         now_s: Seconds since the trace began.
-        drained: Running jobs with their ends, if GPUs are to drain early; None takes the least loaded.
     """
     if not table.may_fit(job.gpus, job.shards):
         return None
@@ -61,9 +60,6 @@ def find(
     while node is not None:
         free = all(promise.allows(node, end_s) for promise in promises)
         fitting = table.candidates(node, job.gpus, job.shards) if free else []
-        if drained is not None and job.shards < table.shards:
-            # sorted() keeps the order of equal ones: the least loaded first, as before.
-            fitting.sort(key=lambda gpu: max(0.0, end_s - drained.until_s(gpu, now_s)))
         if len(fitting) >= job.gpus:
             return tuple(sorted(fitting[: job.gpus]))
         node = table.nodes_with_space(job.gpus, job.shards, node + 1)
@@ -71,12 +67,12 @@ def find(
 
 
 def promise(
-    job: Job,
+    job: SimulatedJob,
     table: ShardTable,
     running: Running,
     now_s: float,
     began_s: float,
-    promises: Sequence[Promise] = (),
+    promises: Sequence[Promise],
 ) -> Promise | None:
     """Return where and when a job can start at the latest, by the limits of running jobs; None if it never can.
 
@@ -93,7 +89,7 @@ def promise(
     least = job.shards
     for node in range(0, table.nodes, max(1, table.nodes // SEARCHED_NODES)):
         ready = []
-        for gpu in table.gpus_for(node, least):
+        for gpu in table.gpus_of(node):
             held = running.by_gpu[gpu]
             unseen = 0
             if table.by_kind:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 
-from slurm_plugin.simulate.cluster import Cluster
-from slurm_plugin.simulate.progress import Job, Run
+from slurm_plugin.simulate.cluster import SimulatedCluster
+from slurm_plugin.simulate.progress import SimulatedJob, SimulatedRun
 from slurm_plugin.simulate.slurm.backfill import Promise, find, promise
 from slurm_plugin.simulate.slurm.queue import Queue
 from slurm_plugin.simulate.slurm.running import Running
@@ -26,7 +26,7 @@ class Controller:
         queue: The waiting jobs.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         """Start with an empty cluster."""
         slurm = traits(cluster.slurm)
         self.queue = Queue()
@@ -34,7 +34,6 @@ class Controller:
             cluster.nodes,
             cluster.per_node,
             cluster.settings.shards,
-            cluster.kept,
             apart=slurm.keeps_gpu_and_shard_apart,
             by_kind=slurm.plans_by_kind,
             managed=cluster.managed,
@@ -42,19 +41,18 @@ class Controller:
         self._running = Running(cluster.nodes * cluster.per_node)
         self._began_s = cluster.began_s
         self._young_s = cluster.min_age_reserve_s
-        self._drained = self._running if cluster.drain else None
 
-    def started(self, run: Run) -> None:
+    def started(self, run: SimulatedRun) -> None:
         """Count the GPUs and shards of a run as used."""
         self._table.take(run.gpu_indices, run.job.shards)
         self._running.add(run)
 
-    def ended(self, run: Run) -> None:
+    def ended(self, run: SimulatedRun) -> None:
         """Count the GPUs and shards of a run as free; its job must still have the same booking."""
         self._table.give_back(run.gpu_indices, run.job.shards)
         self._running.remove(run)
 
-    def passes(self, now_s: float, *, backfill: bool) -> Iterator[tuple[Job, tuple[int, ...]]]:
+    def passes(self, now_s: float, *, backfill: bool) -> Iterator[tuple[SimulatedJob, tuple[int, ...]]]:
         """Yield jobs to start with their GPUs; each has left the queue, and the caller starts or requeues it.
 
         Args:
@@ -66,7 +64,7 @@ class Controller:
         while heads:
             place = heapq.heappop(heads)
             job = self.queue.at(place)
-            gpu_indices = find(job, self._table, promises, now_s, self._drained)
+            gpu_indices = find(job, self._table, promises, now_s)
             if gpu_indices is not None:
                 self.queue.remove(job)
                 yield job, gpu_indices
@@ -84,6 +82,6 @@ class Controller:
             if following is not None:
                 heapq.heappush(heads, following)
 
-    def _reserves(self, job: Job, now_s: float) -> bool:
+    def _reserves(self, job: SimulatedJob, now_s: float) -> bool:
         """Return whether a job has waited long enough that others must not delay it."""
         return now_s - max(job.queued_s, job.eligible_s) >= self._young_s

@@ -10,14 +10,14 @@ import heapq
 from bisect import bisect_left, insort
 from typing import NamedTuple
 
-from slurm_plugin.simulate.progress import Job
+from slurm_plugin.simulate.progress import SimulatedJob
 
 Size = tuple[int, int]
 """GPUs of a job, and shards of each."""
 Key = tuple[int, float, int]
 
 
-class Place(NamedTuple):
+class QueueRank(NamedTuple):
     """A position in the queue; the smallest is examined first.
 
     Attributes:
@@ -36,8 +36,8 @@ class Queue:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._by_size: dict[Size, list[tuple[Key, Job]]] = {}
-        self._later: list[tuple[float, int, Job]] = []
+        self._by_size: dict[Size, list[tuple[Key, SimulatedJob]]] = {}
+        self._later: list[tuple[float, int, SimulatedJob]] = []
         self._waits: set[int] = set()
         self._count = 0
 
@@ -45,7 +45,7 @@ class Queue:
         """Return the number of waiting jobs."""
         return self._count
 
-    def add(self, job: Job, now_s: float) -> None:
+    def add(self, job: SimulatedJob, now_s: float) -> None:
         """Queue a job; it is considered once it is eligible.
 
         Args:
@@ -59,7 +59,7 @@ class Queue:
         else:
             self._enter(job)
 
-    def _enter(self, job: Job) -> None:
+    def _enter(self, job: SimulatedJob) -> None:
         insort(self._by_size.setdefault((job.gpus, job.shards), []), (job.key, job))
 
     def next_wake_s(self) -> float | None:
@@ -78,7 +78,7 @@ class Queue:
             woken = True
         return woken
 
-    def sooner(self, job: Job, at_s: float) -> None:
+    def sooner(self, job: SimulatedJob, at_s: float) -> None:
         """Make a job eligible earlier than planned; no effect if it already is.
 
         Args:
@@ -89,23 +89,23 @@ class Queue:
             job.eligible_s = at_s
             heapq.heappush(self._later, (at_s, job.number, job))
 
-    def remove(self, job: Job) -> None:
+    def remove(self, job: SimulatedJob) -> None:
         """Remove a job that starts."""
         rows = self._by_size[job.gpus, job.shards]
         rows.pop(bisect_left(rows, job.key, key=lambda row: row[0]))
         self._count -= 1
 
-    def heads(self) -> list[Place]:
+    def heads(self) -> list[QueueRank]:
         """Return the first position of each size, as a heap."""
-        found = [Place(rows[0][0], size, 0) for size, rows in self._by_size.items() if rows]
+        found = [QueueRank(rows[0][0], size, 0) for size, rows in self._by_size.items() if rows]
         heapq.heapify(found)
         return found
 
-    def at(self, place: Place) -> Job:
+    def at(self, place: QueueRank) -> SimulatedJob:
         """Return the job at a position."""
         return self._by_size[place.size][place.behind][1]
 
-    def place(self, size: Size, behind: int) -> Place | None:
+    def place(self, size: Size, behind: int) -> QueueRank | None:
         """Return a position in the queue; None if it is empty.
 
         Args:
@@ -113,4 +113,4 @@ class Queue:
             behind: Number of jobs of that size ahead of it.
         """
         rows = self._by_size[size]
-        return Place(rows[behind][0], size, behind) if len(rows) > behind else None
+        return QueueRank(rows[behind][0], size, behind) if len(rows) > behind else None

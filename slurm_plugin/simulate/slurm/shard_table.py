@@ -14,7 +14,6 @@ class ShardTable:
         shards: Shards of one GPU.
         free: Free shards by GPU; the GPUs of node n begin at n * per_node.
         whole: Whether each GPU is given away as a whole, where Slurm counts that separately.
-        kept: This many GPUs at the end of each node have no shards: only jobs with dedicated GPUs get them.
         shared: Where Slurm does not count whole GPUs separately: whether the last event of a job with shards on each
             GPU was a start. As soon as one has ended, Slurm takes the GPU for free, even if other jobs have shards of
             it.
@@ -30,14 +29,13 @@ class ShardTable:
         nodes: int,
         per_node: int,
         shards: int,
-        kept: int = 0,
         *,
         apart: bool = True,
         by_kind: bool = False,
         managed: bool = True,
     ) -> None:
         """Start with everything free."""
-        self.nodes, self.per_node, self.shards, self.kept = nodes, per_node, shards, kept
+        self.nodes, self.per_node, self.shards = nodes, per_node, shards
         self.apart, self.by_kind, self.managed = apart, by_kind, managed
         self.free = [shards] * (nodes * per_node)
         self.whole = [False] * (nodes * per_node)
@@ -50,17 +48,6 @@ class ShardTable:
     def gpus_of(self, node: int) -> range:
         """Return the GPUs of a node."""
         return range(node * self.per_node, (node + 1) * self.per_node)
-
-    def gpus_for(self, node: int, shards: int) -> range:
-        """Return the GPUs of a node that jobs of this size can ever get.
-
-        Args:
-            node: Number of the node.
-            shards: Shards of one GPU for such a job.
-        """
-        return (
-            self.gpus_of(node) if shards == self.shards else self.gpus_of(node)[: self.per_node - self.kept]
-        )
 
     def take(self, gpus: tuple[int, ...], shards: int) -> None:
         """Assign shards of each of these GPUs, all of one node, to a job.
@@ -95,8 +82,7 @@ class ShardTable:
 
     def _free_on(self, node: int) -> list[int]:
         """Return the shards that are free on each of one GPU of a node, of two, and so on."""
-        free = [0 if self.whole[gpu] else self.free[gpu] for gpu in self.gpus_of(node)]
-        return sorted(free[: self.per_node - self.kept], reverse=True) + [0] * self.kept
+        return sorted((0 if self.whole[gpu] else self.free[gpu] for gpu in self.gpus_of(node)), reverse=True)
 
     def _most_on(self, gpus: int) -> MaxTree:
         """Return the shards that are free on each of this many GPUs, by node."""
@@ -177,9 +163,6 @@ class ShardTable:
             shards: Shards of each.
         """
         if self._as_gpus(gpus, shards):
-            idle = [gpu for gpu in self.gpus_of(node) if self._idles(gpu)]
-            return idle[::-1] if self.kept else idle  # GPUs without shards come first
-        fitting = [
-            gpu for gpu in self.gpus_for(node, shards) if self.free_shards(gpu, gpus, shards) >= shards
-        ]
+            return [gpu for gpu in self.gpus_of(node) if self._idles(gpu)]
+        fitting = [gpu for gpu in self.gpus_of(node) if self.free_shards(gpu, gpus, shards) >= shards]
         return sorted(fitting, key=lambda gpu: (-self.free[gpu], gpu)) if self.apart else fitting

@@ -36,7 +36,7 @@ class TraceJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trace:
+class JobTrace:
     """The jobs of a file.
 
     Attributes:
@@ -48,7 +48,7 @@ class Trace:
     left_out: Mapping[str, int]
 
 
-def compressed(trace: Trace, factor: float) -> Trace:
+def compressed(trace: JobTrace, factor: float) -> JobTrace:
     """Return a trace whose jobs arrive, run and are limited this many times faster, as in a replay on real GPUs.
 
     A job's load on its GPU stays as it was: its loader is not faster than in the trace.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.core.units import MIB
-from slurm_plugin.simulate.traces.job import Trace, TraceJob, Unfit
+from slurm_plugin.simulate.traces.job import JobTrace, TraceJob, Unfit
 from slurm_plugin.simulate.traces.sacct import (
     SACCT_COLUMNS,
     SACCT_FIELDS,
@@ -27,9 +27,13 @@ MOST = 1e10
 """Upper limit of numbers in a trace: three centuries in seconds."""
 LEAST_MIN = 0.00001
 CSV_COLUMNS = ("arrival_s", "workload", "gpus", "duration_min")
+_FIX = (
+    f"name a CSV with {','.join(CSV_COLUMNS)}[,mem_mib,limit_min,user,account], or the output of: "
+    f"sacct -a --parsable --delimiter=RANDOM_TEXT -o {SACCT_FIELDS}"
+)
 
 
-def read_trace(path: Path, partition: str | None = None) -> Trace:
+def read_trace(path: Path, partition: str | None = None) -> JobTrace:
     """Read a trace.
 
     Args:
@@ -42,17 +46,17 @@ def read_trace(path: Path, partition: str | None = None) -> Trace:
     try:
         text = path.read_bytes().decode(errors="replace")
     except OSError as exc:
-        raise ConfigError(f"{path}: {exc.strerror}") from exc
+        raise ConfigError(f"{path}: {exc.strerror}; {_FIX}") from exc
+    if not text.strip():
+        raise ConfigError(f"{path}: the file is empty; {_FIX}")
+    if "\0" in text:
+        raise ConfigError(f"{path}: not text (it contains zero bytes); {_FIX}")
     header = text.partition("\n")[0].rstrip("\r")
     separator = separator_of(header)
     wanted = CSV_COLUMNS if separator == "," else SACCT_COLUMNS
     missing = [name for name in wanted if name not in header.split(separator)]
     if missing:
-        raise ConfigError(
-            f"{path}: line 1 has no column {missing[0]}; a trace is CSV with {','.join(CSV_COLUMNS)}"
-            "[,mem_mib,limit_min,user,account], or the output of: "
-            f"sacct -a --parsable --delimiter=RANDOM_TEXT -o {SACCT_FIELDS}"
-        )
+        raise ConfigError(f"{path}:1: no column {missing[0]}; {_FIX}")
     if separator == ",":
         return _jobs(csv.DictReader(io.StringIO(text, newline="")), _csv_job, path)
     return _jobs(rows_of(text, separator), lambda row, number: _sacct_job(row, number, partition), path)
@@ -68,7 +72,7 @@ def _sacct_job(row: Mapping[str, str], number: int, partition: str | None) -> Tr
 
 def _jobs(
     rows: Iterable[Mapping[str, str] | None], parse: Callable[[Mapping[str, str], int], TraceJob], path: Path
-) -> Trace:
+) -> JobTrace:
     found: dict[str, TraceJob] = {}
     left_out: Counter[str] = Counter()
     peaks: dict[str, int] = {}
@@ -85,14 +89,14 @@ def _jobs(
         except Unfit as exc:
             left_out[str(exc)] += 1
         except (KeyError, TypeError, ValueError, OverflowError) as exc:
-            raise ConfigError(f"{path}: line {line}: {exc}; correct or remove the line") from exc
+            raise ConfigError(f"{path}:{line}: {exc}; correct or remove the line") from exc
     if not found:
         raise ConfigError(f"{path}: no job in it; the simulation needs jobs with GPUs that have ended")
     jobs = [replace(job, memory_bytes=peaks.get(name, job.memory_bytes)) for name, job in found.items()]
     first_s = min(job.submit_s for job in jobs)
     jobs.sort(key=lambda job: (job.submit_s, job.number))
     ordered = (replace(job, number=k, submit_s=job.submit_s - first_s) for k, job in enumerate(jobs))
-    return Trace(jobs=tuple(ordered), left_out=left_out)
+    return JobTrace(jobs=tuple(ordered), left_out=left_out)
 
 
 def _readable(rows: Iterable[Mapping[str, str] | None], path: Path) -> Iterator[Mapping[str, str] | None]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, replace
 
-from slurm_plugin.core.placement.servers import server_key
+from slurm_plugin.core.placement.server_keys import server_key
 from slurm_plugin.core.records.submission import ServerScope
-from slurm_plugin.simulate.traces.job import Trace, TraceJob
+from slurm_plugin.simulate.traces.job import JobTrace, TraceJob
 
 USERS_PER_ACCOUNT = 4
 """Users that a deal gives one Slurm account: a research group. An assumption, not measured."""
@@ -29,7 +29,7 @@ class Dealt:
     of: tuple[int, ...]
 
 
-def dealt(trace: Trace, users: int | None, seed: int, *, unnamed: int = 1) -> Dealt:
+def dealt(trace: JobTrace, users: int | None, seed: int, *, unnamed: int = 1) -> Dealt:
     """Return the users of a trace's jobs; each has as many as the others, or one more.
 
     The whole trace is dealt out, so a job has the same user in a replay of its first jobs alone.
@@ -49,7 +49,7 @@ def dealt(trace: Trace, users: int | None, seed: int, *, unnamed: int = 1) -> De
     return Dealt(users=count, seed=seed if count > 1 else None, of=tuple(of))
 
 
-def with_users(trace: Trace, users: int | None, seed: int) -> Trace:
+def with_users(trace: JobTrace, users: int | None, seed: int) -> JobTrace:
     """Return a trace whose jobs have their users, and accounts where the jobs were dealt out.
 
     Args:
@@ -72,13 +72,13 @@ def account_of(user: int) -> int:
     return (user - 1) // USERS_PER_ACCOUNT + 1
 
 
-def user_ids(trace: Trace) -> tuple[int, ...]:
+def user_ids(trace: JobTrace) -> tuple[int, ...]:
     """Return a user id for each job of a trace."""
     return tuple(FIRST_USER_ID + k - 1 for k in dealt(trace, None, 0).of)
 
 
 def server_of(scope: ServerScope, job: TraceJob, user_id: int) -> str:
-    """Return the key of the MPS server of a job of one GPU (core/placement/servers.py).
+    """Return the key of the MPS server of a job of one GPU (core/placement/server_keys.py).
 
     Args:
         scope: The partition's `mps_server`.

@@ -16,7 +16,7 @@ UNKNOWN = Load(smact=0.39, busy=0.65, duty=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class MeasuredWorkload:
     """A measured training, alone on its H200s.
 
     Attributes:
@@ -66,7 +66,7 @@ class Workload:
         )
 
 
-def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
+def load_of(job: TraceJob, known: Mapping[str, MeasuredWorkload]) -> Load:
     """Return the load of a trace's job on a GPU.
 
     Args:
@@ -77,10 +77,10 @@ def load_of(job: TraceJob, known: Mapping[str, Workload]) -> Load:
     return replace(UNKNOWN, halves=job.gpus > 1) if workload is None else workload.load(job)
 
 
-def measured() -> Mapping[str, Workload]:
+def measured() -> Mapping[str, MeasuredWorkload]:
     """Return the measured workloads (docs/measurements/2026-11-activity.md)."""
     return {
-        row["workload"]: Workload(
+        row["workload"]: MeasuredWorkload(
             gpus=int(row["gpus"]),
             step_s=float(row["step_s"]),
             smact=float(row["smact"]),
@@ -94,7 +94,7 @@ def measured() -> Mapping[str, Workload]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EstimateError:
+class MeasuredError:
     """Estimates of one program relative to its real peak.
 
     Attributes:
@@ -108,13 +108,13 @@ class EstimateError:
     quantiles: tuple[float, ...]
 
 
-EXACT = EstimateError(estimate=1.0, bound=1.0, quantiles=(1.0,) * len(SHARES))
+EXACT = MeasuredError(estimate=1.0, bound=1.0, quantiles=(1.0,) * len(SHARES))
 
 
-def estimate_errors() -> tuple[EstimateError, ...]:
+def estimate_errors() -> tuple[MeasuredError, ...]:
     """Return RAD's relative estimates for each held-out run (`bench/estimator/estimate_errors.py`)."""
     return tuple(
-        EstimateError(
+        MeasuredError(
             estimate=float(row["estimate"]),
             bound=float(row["bound"]),
             quantiles=tuple(float(row[str(share)]) for share in SHARES),

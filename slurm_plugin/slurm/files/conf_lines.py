@@ -72,7 +72,7 @@ def bytes_of(text: str, like: bytes = b"") -> bytes:
 
 
 @frozen
-class Line:
+class ConfLine:
     """A line as Slurm reads it.
 
     Attributes:
@@ -105,8 +105,8 @@ class ConfFile:
     settings: dict[str, str] = field(default_factory=dict)
     lines: tuple[dict[str, str], ...] = ()
     repeated: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False)
-    settings_at: dict[str, Line] = field(default_factory=dict, compare=False)
-    lines_at: tuple[Line, ...] = field(default=(), compare=False)
+    settings_at: dict[str, ConfLine] = field(default_factory=dict, compare=False)
+    lines_at: tuple[ConfLine, ...] = field(default=(), compare=False)
 
 
 def read_conf(path: Path, read: Read = text_of) -> ConfFile | None:
@@ -122,8 +122,8 @@ def read_conf(path: Path, read: Read = text_of) -> ConfFile | None:
         return None
     settings: dict[str, str] = {}
     values: dict[str, list[str]] = {}
-    settings_at: dict[str, Line] = {}
-    records: list[tuple[dict[str, str], Line]] = []
+    settings_at: dict[str, ConfLine] = {}
+    records: list[tuple[dict[str, str], ConfLine]] = []
     for line in found:
         pairs = pairs_of(line.text)
         if _RECORDS & set(pairs):
@@ -205,7 +205,7 @@ def _numbers(ranges: str) -> list[str]:
     return found[:_MOST_NAMES]
 
 
-def _lines(path: Path, read: Read, *, depth: int, cluster: str = "%c") -> Iterator[Line]:
+def _lines(path: Path, read: Read, *, depth: int, cluster: str = "%c") -> Iterator[ConfLine]:
     raw = lines_of(read(path))
     number = 0
     while number < len(raw):
@@ -225,4 +225,4 @@ def _lines(path: Path, read: Read, *, depth: int, cluster: str = "%c") -> Iterat
                     yield from _lines(inner, read, depth=depth + 1, cluster=cluster)
         elif text:
             as_written = "\n".join(raw[first - 1 : number])
-            yield Line(text=text, path=path, first=first, last=number, raw=as_written)
+            yield ConfLine(text=text, path=path, first=first, last=number, raw=as_written)

@@ -56,7 +56,7 @@ _ADDRESS = "192.0.2.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class TrialResult:
     """Result of a trial.
 
     Attributes:
@@ -70,7 +70,7 @@ class Trial:
 
 def try_start(
     slurm_conf: Path, after: Mapping[Path, str], *, timeout_s: float = START_S, program: str = "slurmctld"
-) -> Trial:
+) -> TrialResult:
     """Return whether slurmctld starts with new files.
 
     Args:
@@ -80,15 +80,15 @@ def try_start(
         program: slurmctld.
     """
     if os.geteuid() != 0 or not (has_program(program) and has_program("unshare")):
-        return Trial(unknown="slurmctld is not installed here, or this does not run as root")
+        return TrialResult(unknown="slurmctld is not installed here, or this does not run as root")
     try:
         new = _why_not(slurm_conf, after, timeout_s, program)
         now = _why_not(slurm_conf, {}, timeout_s, program) if new else ""
     except (OSError, CommandError, KeyError) as exc:
-        return Trial(unknown=f"slurmctld could not be started: {exc}")
+        return TrialResult(unknown=f"slurmctld could not be started: {exc}")
     if now:
-        return Trial(unknown=f"slurmctld does not start here with the present files either: {now}")
-    return Trial(fatal=new)
+        return TrialResult(unknown=f"slurmctld does not start here with the present files either: {now}")
+    return TrialResult(fatal=new)
 
 
 def private_conf(lines: Iterable[str], *, host: str, folder: Path) -> str:

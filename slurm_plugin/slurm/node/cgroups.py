@@ -14,9 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.core.process.identity import PROC, ROOT, Entry
+from slurm_plugin.core.process.identity import PROC, ROOT, ProcFolder
 
-_SLURMS = re.compile(r"(?:^|/)(?:slurm(?:_[^/]+)?/uid_\d+|(?:[^/]+_)?slurmstepd\.scope)/job_(\d+)(?=/|$)")
+_SLURMS = re.compile(
+    r"(?:^|/)(?:slurm(?:_[^/]+)?/uid_\d+|(?:[^/]+_)?slurmstepd\.scope)/job_(\d{1,10})(?=/|$)"
+)
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
@@ -36,11 +38,7 @@ class Hierarchy:
 
 
 def hierarchies(proc: Path = PROC) -> tuple[Hierarchy, ...]:
-    """Return where cgroups are mounted, as this process sees them.
-
-    Args:
-        proc: Where /proc is.
-    """
+    """Return where cgroups are mounted, as this process sees them."""
     try:
         lines = (proc / "self" / "mountinfo").read_text(errors="replace").splitlines()
     except OSError:
@@ -57,7 +55,7 @@ def _hierarchy(line: str) -> Iterator[Hierarchy]:
         yield Hierarchy(controllers=names, root=root, folder=Path(folder))
 
 
-def job_of_cgroup(entry: Entry, mounted: Sequence[Hierarchy]) -> int | None:
+def job_of_cgroup(entry: ProcFolder, mounted: Sequence[Hierarchy]) -> int | None:
     """Return the job of a process's cgroup; None if Slurm made none of its cgroups.
 
     Args:

@@ -1,7 +1,9 @@
 """Identify Slurm's own processes on this node, slurmd and slurmstepd, by what the kernel reports of them.
 
 Users choose the names and titles of their processes, and can run setuid-root programs (su, passwd, newgrp) with root's
-effective user id under any name. So the program and the user of a process are checked first, and its title only then.
+effective user id under any name. So the program and the user of a process are checked, and not only its title.
+Of users' processes neither is read: a title may have 6 MiB, and the kernel gives none while a process waits for a file
+server inside mmap(2).
 On Slurm 22.05, 24.11 and 26.05 slurmstepd is not a child of slurmd: it is orphaned when it starts, and a child of init.
 """
 
@@ -13,9 +15,9 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from slurm_plugin.core.process.identity import PROC, Entry, opened
+from slurm_plugin.core.process.identity import PROC, ProcFolder, opened
 
-_TITLE = re.compile(rb"^slurmstepd: \[(\d+)(?:\+(\d+))?[.+_]")
+_TITLE = re.compile(rb"^slurmstepd: \[(\d{1,10})(?:\+(\d{1,10}))?[.+_]")
 _DELETED = " (deleted)"
 _INIT = 1
 
@@ -33,7 +35,7 @@ class Belonging:
     certain: bool
 
 
-def job_of_step(entry: Entry, *, proc: Path = PROC) -> Belonging | None:
+def job_of_step(entry: ProcFolder, *, proc: Path = PROC) -> Belonging | None:
     """Return the job of a slurmstepd; None if the process is none.
 
     It is certain if its program is also the file of that path on this host, and root runs its parent; it is not if
@@ -43,7 +45,10 @@ def job_of_step(entry: Entry, *, proc: Path = PROC) -> Belonging | None:
         entry: The process.
         proc: Where /proc is.
     """
-    title = _TITLE.match(entry.read("cmdline"))  # first: a user's process cannot become one that matches
+    if not entry.is_roots:
+        return None
+    title = _TITLE.match(entry.read("cmdline"))
+    # Asked again: one of root's may have become a user's, and has this title since.
     if title is None or not entry.is_roots:
         return None
     program = entry.executable()
@@ -53,14 +58,10 @@ def job_of_step(entry: Entry, *, proc: Path = PROC) -> Belonging | None:
     return Belonging(job_id=int(title[1]) + int(title[2] or 0), certain=certain)
 
 
-def is_slurmd(entry: Entry) -> bool:
-    """Return whether a process is a slurmd.
-
-    Args:
-        entry: The process.
-    """
-    program = entry.executable()
-    return entry.is_roots and program is not None and _is_named(program, "slurmd")
+def is_slurmd(entry: ProcFolder) -> bool:
+    """Return whether a process is a slurmd."""
+    program = entry.executable() if entry.is_roots else None
+    return program is not None and _is_named(program, "slurmd") and entry.is_roots
 
 
 def _is_named(program: tuple[os.stat_result, str], name: str) -> bool:
@@ -81,7 +82,7 @@ def _is_here(program: tuple[os.stat_result, str]) -> bool:
         return False
 
 
-def _has_roots_parent(entry: Entry, proc: Path) -> bool:
+def _has_roots_parent(entry: ProcFolder, proc: Path) -> bool:
     pid = entry.parent
     if pid <= _INIT:
         return True

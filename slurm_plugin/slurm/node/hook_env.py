@@ -36,6 +36,7 @@ class HookJob:
         exit_status: Wait status of the batch script; None outside an Epilog.
         derived_exit: Highest exit status of the job's steps.
         node: Name of this node.
+        several_nodes: Whether the job has further nodes.
     """
 
     job_id: int
@@ -53,6 +54,7 @@ class HookJob:
     exit_status: int | None = None
     derived_exit: int = 0
     node: str = ""
+    several_nodes: bool = False
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> HookJob:
@@ -78,6 +80,7 @@ class HookJob:
                 exit_status=int(env["SLURM_JOB_EXIT_CODE"]) if "SLURM_JOB_EXIT_CODE" in env else None,
                 derived_exit=int(env.get("SLURM_JOB_DERIVED_EC", "0")),
                 node=env.get("SLURMD_NODENAME", ""),
+                several_nodes=bool(re.search(r"[\[,]", env.get("SLURM_NODELIST", ""))),
             )
         except (KeyError, ValueError) as exc:
             raise SlurmError(f"not the environment of a Slurm hook: {exc!r:.200}") from exc

@@ -1,7 +1,7 @@
 """Paths of a job's output: the names that Slurm derives from patterns.
 
 Source: sbatch(1), "filename pattern", and _fname_format in Slurm's src/api/job_info.c. Slurm 22.05 passes an Epilog
-neither array ids nor the job's name: where they matter, Slurm is asked, for failed jobs only.
+neither array ids nor the job's name: where they matter, Slurm is queried, for failed jobs only.
 """
 
 from __future__ import annotations

@@ -8,17 +8,20 @@ its cgroup: a user cannot choose those of another user. A process's environment,
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from slurm_plugin.core.clock import SystemClock
-from slurm_plugin.core.process.identity import PROC, Entry, Process, opened, owner_of, started_ticks
+from slurm_plugin.core.process.identity import PROC, Process, ProcFolder, opened, owner_of, started_ticks
 from slurm_plugin.slurm.node.cgroups import hierarchies, job_of_cgroup
 from slurm_plugin.slurm.node.daemons import Belonging, is_slurmd, job_of_step
 
 _MOST_PARENTS = 256
+_JOB_ID = re.compile(r"[0-9]{1,10}")
+"""Users write more, and Python reads no number of 5,000 digits."""
 
 
 def living_jobs(*, slurm_conf: str | None = None, proc: Path = PROC) -> frozenset[int]:
@@ -116,7 +119,7 @@ def processes_of(job_id: int, user_id: int, *, proc: Path = PROC) -> tuple[Proce
     )
 
 
-def _by_parents(entry: Entry, proc: Path) -> Belonging | None:
+def _by_parents(entry: ProcFolder, proc: Path) -> Belonging | None:
     """Return the job of the slurmstepd among a process' parents: a user cannot join the children of another."""
     with ExitStack() as opened_files:
         for _ in range(_MOST_PARENTS):
@@ -146,9 +149,9 @@ def _sessions(proc: Path) -> dict[int, Belonging]:
     return {session: next(iter(steps)) for session, steps in found.items() if len(steps) == 1}
 
 
-def _by_argument(entry: Entry) -> Belonging | None:
+def _by_argument(entry: ProcFolder) -> Belonging | None:
     text = _environ(entry).get("SLURM_JOB_ID", "")
-    return Belonging(job_id=int(text), certain=False) if text.isascii() and text.isdigit() else None
+    return Belonging(job_id=int(text), certain=False) if _JOB_ID.fullmatch(text) else None
 
 
 def claimed_gpus(jobs: Iterable[int], *, proc: Path = PROC) -> dict[int, tuple[str, ...]]:
@@ -175,7 +178,7 @@ def claimed_gpus(jobs: Iterable[int], *, proc: Path = PROC) -> dict[int, tuple[s
     return found
 
 
-def _entries(proc: Path) -> Iterator[Entry]:
+def _entries(proc: Path) -> Iterator[ProcFolder]:
     for pid in _pids(proc):
         with opened(pid, proc) as entry:
             if entry is not None:
@@ -193,6 +196,6 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _environ(entry: Entry) -> dict[str, str]:
+def _environ(entry: ProcFolder) -> dict[str, str]:
     parts = entry.read("environ").decode(errors="replace").split("\0")
     return dict(part.partition("=")[::2] for part in parts if "=" in part)

@@ -1,1 +1,1 @@
-"""What squeue, sinfo, scontrol, sacct and sacctmgr print, read as bytes in columns of fixed width."""
+"""Query squeue, sinfo, scontrol, sacct and sacctmgr; their output is read as bytes in columns of fixed width."""

@@ -2,7 +2,8 @@
 
 A job's name, comment or GRES may contain any byte but NUL, so neither a line nor a separator proves anything.
 squeue, sinfo and sacct truncate and pad a column to its width in bytes, whatever the locale (22.05.8, 24.11.5 and
-26.05.5: `tests/cluster/test_hostile_bytes.py`). Ids, users, times and nice values come before all text of users.
+26.05.5: `tests/cluster/hostile/test_hostile_bytes.py`). Ids, users, times and nice values come before all text of
+users.
 """
 
 from __future__ import annotations

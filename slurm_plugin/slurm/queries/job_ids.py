@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from slurm_plugin.core.errors import ConfigError, SlurmError
-from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
+from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.queries.accounting import sacct
 from slurm_plugin.slurm.queries.columns import Columns, cut, number
 
@@ -13,44 +13,39 @@ _TASK = re.compile(r"[1-9][0-9]{0,9}_[0-9]{1,9}", re.ASCII)
 _PLAIN = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
 _SQUEUE: Columns = (("JobID", 20), ("JobArrayID", 64))
 _SACCT: Columns = (("JobIDRaw", 20), ("JobID", 64))
+_ANSWER_S = 10.0
 
 
-def is_job_id(text: str) -> bool:
-    """Return whether a text has the form of a job id.
+def check_job_id(text: str) -> None:
+    """Check that a text has the form of a job id.
 
-    >>> is_job_id("11"), is_job_id("11_3"), is_job_id("1_1_3"), is_job_id("0"), is_job_id("run.json")
-    (True, True, False, False, False)
+    Raises:
+        ConfigError: It has another.
     """
-    return bool(_PLAIN.fullmatch(text) or _TASK.fullmatch(text))
+    if not _PLAIN.fullmatch(text) and not _TASK.fullmatch(text):
+        raise ConfigError(f"{text!r:.80} is no job id; give a number, or ARRAY_TASK for the task of an array")
 
 
-def job_id_of(text: str, *, slurm_conf: str = "", accounts: bool, timeout_s: float = 10.0) -> int:
+def job_id_of(text: str, *, slurm_conf: str = "", accounts: bool) -> int:
     """Return the number of a job; a task of an array is looked up, in squeue, then in sacct.
 
     Args:
         text: As squeue shows it.
         slurm_conf: Path for SLURM_CONF; "" lets the commands find it.
         accounts: Whether there is slurmdbd to ask about tasks that slurmctld forgot.
-        timeout_s: After this long a command is stopped.
 
     Raises:
         ConfigError: It is no job id, or Slurm does not know the task.
         SlurmError: A command failed or did not answer.
     """
+    check_job_id(text)
     if _PLAIN.fullmatch(text):
         return int(text)
-    if not _TASK.fullmatch(text):
-        raise ConfigError(f"{text!r:.80} is no job id; give a number, or ARRAY_TASK for the task of an array")
-    slurm = SlurmCommands(slurm_conf=slurm_conf, timeout_s=timeout_s)
-    try:
-        rows = list(cut(slurm.columns("squeue", _SQUEUE, "-a", "-t", "all", "-j", text), _SQUEUE))
-    except SlurmError as exc:
-        if UNKNOWN_JOB not in str(exc):
-            raise
-        rows = []
+    slurm = SlurmCommands(slurm_conf=slurm_conf, timeout_s=_ANSWER_S)
+    rows = slurm.squeue(_SQUEUE, "-t", "all", "-j", text)
     found = [row["JobID"] for row in rows if row["JobArrayID"] == text]
     if not found and accounts:
-        table = sacct(_SACCT, "-j", text, slurm_conf=slurm_conf, timeout_s=timeout_s)
+        table = sacct(_SACCT, "-j", text, slurm_conf=slurm_conf, timeout_s=_ANSWER_S)
         found = [row["JobIDRaw"] for row in cut(table, _SACCT, gap=1) if row["JobID"] == text]
     if not found:
         raise ConfigError(

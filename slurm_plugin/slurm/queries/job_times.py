@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.slurm.commands import UNKNOWN_JOB, SlurmCommands
+from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.queries.accounting import sacct
 from slurm_plugin.slurm.queries.columns import Columns, Row, cut, known, number
 from slurm_plugin.slurm.queries.printed import seconds_of
@@ -39,6 +40,7 @@ _SACCT: Columns = (
     ("AdminComment", 1100),
     ("Comment", 1100),
 )
+_ANSWER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,31 +76,22 @@ class JobTimes:
     end_s: float | None
 
 
-def job_times(
-    job_id: int, *, slurm_conf: str = "", accounts: bool, timeout_s: float = 10.0
-) -> JobTimes | None:
+def job_times(job_id: int, *, slurm_conf: str = "", accounts: bool) -> JobTimes | None:
     """Return a job; None if Slurm no longer knows it.
 
     Args:
         job_id: Slurm's job id.
         slurm_conf: Path for SLURM_CONF; "" lets the commands find it.
         accounts: Whether there is slurmdbd to ask about jobs that slurmctld forgot.
-        timeout_s: After this long a command is stopped.
 
     Raises:
         SlurmError: A command failed or did not answer.
     """
-    slurm = SlurmCommands(slurm_conf=slurm_conf, timeout_s=timeout_s)
-    try:
-        content = slurm.columns("squeue", _SQUEUE, "-a", "-t", "all", "-j", str(job_id))
-        found = parse_squeue(content, job_id)
-    except SlurmError as exc:
-        if UNKNOWN_JOB not in str(exc):
-            raise
-        found = None
+    slurm = SlurmCommands(slurm_conf=slurm_conf, timeout_s=_ANSWER_S)
+    found = _of_squeue(slurm.squeue(_SQUEUE, "-t", "all", "-j", str(job_id)), job_id)
     if found is not None or not accounts:
         return found
-    return parse_sacct(sacct(_SACCT, "-j", str(job_id), slurm_conf=slurm_conf, timeout_s=timeout_s), job_id)
+    return parse_sacct(sacct(_SACCT, "-j", str(job_id), slurm_conf=slurm_conf, timeout_s=_ANSWER_S), job_id)
 
 
 def parse_squeue(content: bytes, job_id: int) -> JobTimes | None:
@@ -111,7 +104,11 @@ def parse_squeue(content: bytes, job_id: int) -> JobTimes | None:
     Raises:
         SlurmError: The output does not match these columns.
     """
-    return next((_times(row) for row in cut(content, _SQUEUE) if row["JobID"] == str(job_id)), None)
+    return _of_squeue(cut(content, _SQUEUE), job_id)
+
+
+def _of_squeue(rows: Iterable[Row], job_id: int) -> JobTimes | None:
+    return next((_times(row) for row in rows if row["JobID"] == str(job_id)), None)
 
 
 def parse_sacct(content: bytes, job_id: int) -> JobTimes | None:

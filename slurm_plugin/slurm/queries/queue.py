@@ -1,4 +1,4 @@
-"""Jobs that wait for GPUs, and how long by now: squeue's columns of fixed width, without any text of a user."""
+"""Jobs that wait for GPUs, and their waiting times, from squeue's columns of fixed width without any text of a user."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Convert options as users type them to the job_desc that Slurm makes of them for job_submit.
 
-There are two callers: `stamp.py`, for an srun or salloc that has not reached slurmctld yet, and the dry run, for an
-sbatch that was not typed yet. `core/booking/request.py` reads both, as it reads the job_desc from Slurm itself.
+There are two callers: `login/interactive.py`, for an srun or salloc that has not reached slurmctld yet, and the dry
+run, for an sbatch that was not typed yet. `core/booking/request.py` reads both, as it reads the job_desc from Slurm
+itself.
 """
 
 from __future__ import annotations
@@ -56,10 +57,15 @@ def _common(options: Mapping[str, str], comment: str, user_id: int) -> dict[str,
         "tres_per_task": ",".join(part for part in per_task if part),
         "tres_per_socket": _gpus(options.get("gpus-per-socket")),
         "min_nodes": _count(options.get("nodes")),
+        "max_nodes": _count((options.get("nodes") or "").rpartition("-")[2]),
+        "features": options.get("constraint"),
         "num_tasks": _count(options.get("ntasks")),
         "ntasks_per_node": _count(options.get("ntasks-per-node")),
         "whole_nodes": options.get("exclusive") in ("", "exclusive"),  # or "user", "mcs", "oversubscribe"
         "cpus_per_task": _count(options.get("cpus-per-task")),
+        "pn_min_cpus": _count(options.get("mincpus")),
+        "min_mem_per_node": options.get("mem"),
+        "min_mem_per_cpu": options.get("mem-per-cpu"),
         "container": options.get("container"),
         "comment": comment,
     }

@@ -27,6 +27,7 @@ _VARIABLES = {
     "SBATCH_MEM_PER_GPU": "mem-per-gpu",
     "SBATCH_EXCLUSIVE": "exclusive",
     "SBATCH_CONTAINER": "container",
+    "SBATCH_CONSTRAINT": "constraint",
 }
 """Those that RAD's decisions depend on."""
 _WITH_VALUE = """

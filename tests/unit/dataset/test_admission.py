@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from gpumemnet.learning.dataset.running.admission import PATIENCE_S, Waiting, admit
+from gpumemnet.learning.dataset.running.admission import PATIENCE_S, WaitingRun, admit
 
 
-def run(key: int, size: int, since: float = 0.0, alone: bool = False) -> Waiting:
-    return Waiting(key=key, bytes_wanted=size, alone=alone, since_s=since)
+def run(key: int, size: int, since: float = 0.0, alone: bool = False) -> WaitingRun:
+    return WaitingRun(key=key, bytes_wanted=size, alone=alone, since_s=since)
 
 
 def test_oldest_first_as_far_as_the_memory_goes() -> None:

@@ -1,4 +1,4 @@
-"""Two files of the same runs are held against each other."""
+"""Two files of the same runs are compared."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gpumemnet.learning.dataset.generate import generate  # noqa: E402
-from gpumemnet.learning.dataset.running.child import Job  # noqa: E402
+from gpumemnet.learning.dataset.running.child import MeasurementJob  # noqa: E402
 from gpumemnet.learning.dataset.running.job_queue import LONG, JobQueue  # noqa: E402
 from gpumemnet.learning.dataset.running.need import estimate_need  # noqa: E402
 from gpumemnet.learning.dataset.running.runner import Runner  # noqa: E402
@@ -29,14 +29,14 @@ class IdleGpu:
         return {}
 
 
-def small_jobs(count: int) -> list[Job]:
+def small_jobs(count: int) -> list[MeasurementJob]:
     found = []
     for index in range(2000):
         config = replace(
             generate(21, index), batch_size=2, gradient_checkpointing=False, implementation="default"
         )
         if config.family == "mlp" and estimate_need(config).params < 300_000:
-            found.append(Job(config=config))
+            found.append(MeasurementJob(config=config))
         if len(found) == count:
             break
     return found
@@ -55,13 +55,13 @@ def test_every_job_leaves_one_record_and_processes_are_used_again() -> None:
 
 
 def test_a_process_goes_on_only_with_jobs_of_its_libraries() -> None:
-    queue = JobQueue(Job(config=generate(1, i)) for i in range(200))
+    queue = JobQueue(MeasurementJob(config=generate(1, i)) for i in range(200))
     taken = [queue.take("cublas") for _ in range(10)]
     assert all(job is not None and job.libraries() == "cublas" for job in taken)
 
 
 def test_kinds_stay_about_equally_far() -> None:
-    queue = JobQueue(Job(config=generate(1, i)) for i in range(5000))
+    queue = JobQueue(MeasurementJob(config=generate(1, i)) for i in range(5000))
     taken = 0
     while queue.take("cublas") is not None:
         taken += 1

@@ -50,7 +50,7 @@ def test_pack_keeps_successes_and_out_of_memory_once_each() -> None:
     assert [r["index"] for r in packed] == [1, 2, 4]
     assert packed[0]["smact_pct"] == 40.0
     assert packed[0]["step_time_s"] == 0.1
-    assert packed[1]["step_time_s"] is None, "a step beside neighbours says nothing about the model"
+    assert packed[1]["step_time_s"] is None, "a step next to neighbours says nothing about the model"
     assert packed[2]["outcome"] == "oom"
     assert all(r["gpu"] == "H200" and "neighbours" not in r and "slots" not in r for r in packed)
 

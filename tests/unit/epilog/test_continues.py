@@ -41,7 +41,7 @@ def allocation(node: Node, age_s: float) -> Allocation:
     )
 
 
-def asked(node: Node, view: JobView | None, *, age_s: float = 1.0, ask: bool = True) -> bool:
+def continues_after_query(node: Node, view: JobView | None, *, age_s: float = 1.0, ask: bool = True) -> bool:
     slurm = FakeSlurm() if view is None else FakeSlurm(view)
     slurm.answers = view is not None
     return goes_on(allocation(node, age_s), replace(node, slurm=lambda: slurm), ask=ask)  # type: ignore[arg-type, return-value]
@@ -50,7 +50,7 @@ def asked(node: Node, view: JobView | None, *, age_s: float = 1.0, ask: bool = T
 @pytest.mark.parametrize("ask", [True, False])
 def test_a_run_with_a_slurmstepd_goes_on_whatever_its_age(node: Node, ask: bool) -> None:
     slurmstepd(node.proc, 1001, "7.batch")
-    assert asked(node, None, age_s=3600.0, ask=ask)
+    assert continues_after_query(node, None, age_s=3600.0, ask=ask)
     assert not goes_on(replace(allocation(node, 3600.0), job_id=8), node, ask=ask)
 
 
@@ -65,8 +65,10 @@ def test_a_run_with_a_slurmstepd_goes_on_whatever_its_age(node: Node, ask: bool)
         (None, False),
     ],
 )
-def test_of_a_run_without_one_slurm_is_asked_while_it_may_be_launched(
+def test_of_a_run_without_one_slurm_is_queried_while_it_may_be_launched(
     node: Node, view: JobView | None, expected: bool
 ) -> None:
-    assert asked(node, view) == expected
-    assert not asked(node, view, ask=False) and not asked(node, view, age_s=LAUNCH_S + 1)
+    assert continues_after_query(node, view) == expected
+    assert not continues_after_query(node, view, ask=False) and not continues_after_query(
+        node, view, age_s=LAUNCH_S + 1
+    )

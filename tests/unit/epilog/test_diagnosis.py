@@ -21,7 +21,7 @@ from slurm_plugin.monitor.next_sample import NEXT_SAMPLE_S
 from slurm_plugin.monitor.window import write_window
 from slurm_plugin.mps.state import State, write_state
 
-HELD = Allocation(
+ALLOCATION = Allocation(
     job_id=2,
     user_id=1002,
     kind="shared",
@@ -48,7 +48,7 @@ class Monitor(FakeClock):
         reading = GpuReading(
             uuid="GPU-a",
             index=0,
-            name="card",
+            name="H100",
             memory_total_bytes=40 * GIB,
             memory_used_bytes=0,
             time_s=self.time_s,
@@ -77,7 +77,7 @@ def theft(now_s: float) -> Incident:
 
 
 def diagnosis(clock: FakeClock, run: Path, outcome: Outcome = OOM) -> str | None:
-    found = diagnose(HELD, outcome, Config(paths=Paths(run=str(run))), clock, server_ends=lambda: 0)
+    found = diagnose(ALLOCATION, outcome, Config(paths=Paths(run=str(run))), clock, server_ends=lambda: 0)
     return None if found is None else found.kind
 
 
@@ -100,7 +100,7 @@ def test_without_a_monitor_no_job_waits(tmp_path: Path):
 
 
 @pytest.mark.parametrize("kind", ["cancelled", "host-oom"])
-def test_who_can_be_no_victim_does_not_wait(tmp_path: Path, kind: str):
+def test_a_job_that_can_be_no_victim_does_not_wait(tmp_path: Path, kind: str):
     clock = Monitor(tmp_path, next_s=0.5)
     assert diagnosis(clock, tmp_path, Outcome(kind=kind)) is None  # type: ignore[arg-type]
     assert clock.slept == []
@@ -123,4 +123,4 @@ def test_whose_mps_server_died_while_the_monitor_was_away_is_a_victim(
     place = tmp_path / "mps" / "GPU-a" / "1002"
     write_state(place, State(daemon=ME, server=server, jobs={job_id: 4 * GIB}))
     assert diagnosis(FakeClock(), tmp_path, Outcome(kind="failed")) == kind
-    assert diagnosis(FakeClock(), tmp_path, Outcome(kind="cancelled")) is None, "nobody wants it back"
+    assert diagnosis(FakeClock(), tmp_path, Outcome(kind="cancelled")) is None, "no job is to be requeued"

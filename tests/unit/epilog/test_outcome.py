@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from epilog.evidence import Evidence
+from epilog.evidence import EndEvidence
 from epilog.outcome import judge
 from slurm_plugin.core.records.node import Diagnosis, Outcome
 from slurm_plugin.core.recovery.classify import Ending, classify
@@ -34,8 +34,8 @@ verdicts = st.builds(
 )
 
 
-def evidence_of(ending: Ending, output: tuple[str, ...], diagnosis: Diagnosis | None) -> Evidence:
-    return Evidence(
+def evidence_of(ending: Ending, output: tuple[str, ...], diagnosis: Diagnosis | None) -> EndEvidence:
+    return EndEvidence(
         ending=ending, shown=classify(ending, output, load_patterns()), diagnosis=diagnosis, user_id=1000
     )
 

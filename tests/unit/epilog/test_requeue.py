@@ -16,9 +16,9 @@ from slurm_plugin.core.comments.signed_comment import (
 )
 from slurm_plugin.core.config.load import GpuType, PartitionConfig
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.logs.events import Event, EventKind
+from slurm_plugin.core.logs.events import EventKind, LogEvent
 from slurm_plugin.core.records.node import Outcome, Recovery
-from slurm_plugin.core.records.submission import AskedTasks, Booking
+from slurm_plugin.core.records.submission import Booking, RequestedTasks
 from slurm_plugin.core.units import GIB
 from slurm_plugin.slurm.control import JobChange, JobView
 from slurm_plugin.slurm.node.hook_env import HookJob
@@ -35,7 +35,7 @@ def completing(version: tuple[int, int, int] = (22, 5, 8), **more: object) -> Fa
     return FakeSlurm(replace(view, **more), version=version, AuthInfo="cred_expire=15")  # type: ignore[arg-type]
 
 
-def apply(slurm: FakeSlurm, recovery: Recovery = RECOVERY) -> Event:
+def apply(slurm: FakeSlurm, recovery: Recovery = RECOVERY) -> LogEvent:
     return requeue_next_attempt(JOB, recovery, OUTCOME, PARTITION, slurm, restart=0, key=KEY)
 
 
@@ -45,7 +45,7 @@ def test_requeue_first_and_then_one_update_with_everything() -> None:
     assert slurm.reported[0] == (7, "requeue") and len(slurm.reported) == 2
     _, change = slurm.reported[1]
     assert isinstance(change, JobChange)
-    assert (change.gres, change.nice) == ("shard:40", None), "priority is radd's to lend"
+    assert (change.gres, change.nice) == ("shard:40", None), "radd boosts the priority, not the Epilog"
     booking = read_signed_booking(change.comment or "", user_id=1000, key=KEY)
     assert booking == replace(RECOVERY.booking, changed=True)
     assert user_words(change.comment or "").startswith("my words")
@@ -117,7 +117,7 @@ def test_a_job_that_slurm_forgot_is_not_run_again() -> None:
 
 @pytest.mark.parametrize(("gives", "fault"), [(True, "estimate"), (False, None)])
 @pytest.mark.parametrize(("version", "note_s", "start_s"), [((22, 5, 8), 18, 18), ((24, 11, 5), 3, 5)])
-def test_the_note_asks_for_priority_only_where_it_is_due_and_for_the_delay_that_the_node_needs(
+def test_the_note_requests_priority_only_where_it_is_due_and_the_delay_that_the_node_needs(
     gives: bool, fault: str | None, version: tuple[int, int, int], note_s: int, start_s: int
 ) -> None:
     slurm = completing(version)
@@ -135,7 +135,7 @@ def test_later_versions_get_a_gpu_by_name() -> None:
     assert isinstance(change, JobChange) and change.gres == "gpu:1"
 
 
-def test_an_escalated_rerun_asks_for_more_shards_and_no_priority() -> None:
+def test_an_escalated_rerun_requests_more_shards_and_no_priority() -> None:
     slurm = completing()
     booking = Booking(kind="shared", memory_bytes=17 * GIB, recoveries=1)
     apply(slurm, Recovery(booking=booking, boost_priority=False, reason="why"))
@@ -144,24 +144,24 @@ def test_an_escalated_rerun_asks_for_more_shards_and_no_priority() -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_gib", "asked", "per_task"),
+    ("memory_gib", "requested", "per_task"),
     [
         (None, "gres/shard:10", "gres/shard:40"),
         (12, "cpu=2,gres/shard:10", "cpu=2,gres/shard:12"),
         (8, "cpu=2,gres/shard:10", "cpu=2,gres/shard:10"),  # the other two stand for its compute
     ],
 )
-def test_a_job_that_asks_by_task_gets_more_of_each_of_its_gpus(
-    memory_gib: int | None, asked: str, per_task: str
+def test_a_job_that_requests_by_task_gets_more_of_each_of_its_gpus(
+    memory_gib: int | None, requested: str, per_task: str
 ) -> None:
-    slurm = completing((24, 11, 5), gres=asked)  # type: ignore[arg-type]
+    slurm = completing((24, 11, 5), gres=requested)  # type: ignore[arg-type]
     memory_bytes = None if memory_gib is None else memory_gib * GIB
     booking = Booking(
         kind="whole" if memory_bytes is None else "shared",
         gpus=2,
         memory_bytes=memory_bytes,
         shards=20,
-        by_task=AskedTasks(),
+        by_task=RequestedTasks(),
         recoveries=1,
     )
     apply(slurm, replace(RECOVERY, booking=booking))
@@ -169,7 +169,7 @@ def test_a_job_that_asks_by_task_gets_more_of_each_of_its_gpus(
     assert isinstance(change, JobChange)
     assert (change.gres, change.per_task) == (None, per_task)
     signed = read_signed_booking(change.comment or "", user_id=1000, key=KEY)
-    assert signed is not None and (signed.gpus, signed.by_task) == (2, AskedTasks())
+    assert signed is not None and (signed.gpus, signed.by_task) == (2, RequestedTasks())
 
 
 def test_a_victim_runs_again_as_it_was() -> None:
@@ -187,10 +187,10 @@ def test_a_victim_runs_again_as_it_was() -> None:
 
 @pytest.mark.parametrize("ends", [0, 1])
 def test_a_job_whose_server_ended_gets_one_of_its_own_and_the_same_request(ends: int) -> None:
-    asked = Booking(kind="shared", memory_bytes=6 * GIB, cap_bytes=9 * GIB, shards=6, profile_key="ab")
-    comment = f"my words {signed_booking(asked, user_id=1000, key=KEY)}"
+    requested = Booking(kind="shared", memory_bytes=6 * GIB, cap_bytes=9 * GIB, shards=6, profile_key="ab")
+    comment = f"my words {signed_booking(requested, user_id=1000, key=KEY)}"
     slurm = completing(comment=comment)  # type: ignore[arg-type]
-    recovery = Recovery(booking=replace(asked, memory_bytes=GIB), boost_priority=False, reason="requeued")
+    recovery = Recovery(booking=replace(requested, memory_bytes=GIB), boost_priority=False, reason="requeued")
     outcome = Outcome(kind="victim", server_ends=ends)
     event = requeue_next_attempt(JOB, recovery, outcome, PARTITION, slurm, restart=0, key=KEY)
     assert event.detail == ("requeued for a server of its own" if ends else "requeued")
@@ -200,7 +200,7 @@ def test_a_job_whose_server_ended_gets_one_of_its_own_and_the_same_request(ends:
         assert change.comment is None
         return
     assert change.comment is not None and user_words(change.comment) == "my words"
-    assert read_signed_booking(change.comment, user_id=1000, key=KEY) == replace(asked, own_server=True)
+    assert read_signed_booking(change.comment, user_id=1000, key=KEY) == replace(requested, own_server=True)
 
 
 @pytest.mark.parametrize("user_id", [None, 1001], ids=["none", "another user's"])
@@ -317,7 +317,7 @@ def test_a_request_that_slurm_refuses_is_counted_all_the_same() -> None:
     assert booking is not None and (booking.recoveries, booking.changed) == (1, True)
 
 
-def test_a_slurm_that_does_not_answer_is_not_asked_for_less() -> None:
+def test_a_slurm_that_does_not_answer_gets_no_smaller_request() -> None:
     slurm = completing()
     slurm.answers = False
     with pytest.raises(SlurmError):

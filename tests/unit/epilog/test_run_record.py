@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes import KEY
 
-from epilog.notes import note_peak, note_reason
+from epilog.notes import peak_note, reason_note, write_note
 from epilog.run_record import run_of
 from slurm_plugin.core.comments.admin_comment import read_note
 from slurm_plugin.core.history.runs import from_line, to_line
@@ -47,7 +47,10 @@ def test_estimate_and_peak_are_reported(
     )
     outcome = Outcome(kind=kind, peak_bytes=2900 * MIB)  # type: ignore[arg-type]
     usage = JobUsage(job_id=71, first_s=0.0, last_s=1.0, own_smact=0.414, own_samples=600)
-    note_peak(JOB, booking, outcome, usage=usage, slurm_conf=tmp_path / "slurm.conf", log=tmp_path, key=KEY)
+    (tmp_path / "slurm.conf").touch()
+    noted = peak_note(JOB, booking, outcome, usage)
+    assert noted is not None
+    write_note(JOB, noted, slurm_conf=tmp_path / "slurm.conf", log=tmp_path, key=KEY)
     *argv, conf = reported.read_text().splitlines()
     assert argv[:7] == ["sacctmgr", "-iQ", "modify", "job", "where", "jobid=71", "set"]
     assert conf == str(tmp_path / "slurm.conf")
@@ -58,9 +61,8 @@ def test_estimate_and_peak_are_reported(
     assert ("recovered" in note.detail) == bool(recoveries)
 
 
-def test_an_unwatched_job_shows_nothing(reported: Path, tmp_path: Path) -> None:
-    note_peak(JOB, Booking(kind="whole"), Outcome(kind="ok"), slurm_conf=None, log=tmp_path, key=KEY)
-    assert not reported.exists()
+def test_an_unwatched_job_shows_nothing() -> None:
+    assert peak_note(JOB, Booking(kind="whole"), Outcome(kind="ok"), None) is None
 
 
 @pytest.mark.parametrize(
@@ -73,13 +75,12 @@ def test_an_unwatched_job_shows_nothing(reported: Path, tmp_path: Path) -> None:
     ],
 )
 def test_the_note_of_a_job_that_failed_for_good_promises_no_rerun(
-    reported: Path, tmp_path: Path, kind: str, recoveries: int, detail: str
+    kind: str, recoveries: int, detail: str
 ) -> None:
     outcome = Outcome(kind=kind, evidence="out of GPU memory")  # type: ignore[arg-type]
     booking = Booking(kind="whole", recoveries=recoveries)
-    note_reason(JOB, booking, outcome, slurm_conf=None, log=tmp_path, key=KEY)
-    note = read_note(reported.read_text().splitlines()[7].removeprefix("AdminComment="))
-    assert note is not None and (note.event, note.detail) == ("failed", detail)
+    note = reason_note(JOB, booking, outcome)
+    assert (note.event, note.detail) == ("failed", detail)
 
 
 def test_the_database_is_seen_in_slurm_conf(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_the_database_is_seen_in_slurm_conf(tmp_path: Path) -> None:
     assert not has_slurmdbd(None) and not has_slurmdbd(conf)
     conf.write_text("#AccountingStorageType=accounting_storage/slurmdbd\n")
     assert not has_slurmdbd(conf)
-    conf.write_text("accountingstoragetype = accounting_storage/slurmdbd # ours\n")
+    conf.write_text("accountingstoragetype = accounting_storage/slurmdbd # a comment\n")
     assert has_slurmdbd(conf)
 
 

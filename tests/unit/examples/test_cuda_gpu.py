@@ -18,7 +18,7 @@ from cuda_gpu import CudaError, CudaGpu
 
 
 class Driver:
-    """Answers as libcuda does for one GPU of 8 GiB; keeps what it was asked."""
+    """Answers as libcuda does for one GPU of 8 GiB; keeps the calls."""
 
     def __init__(self, *, cap_bytes: int = 8 * GIB, broken: str = "") -> None:
         self.free_bytes, self.cap_bytes, self.broken = cap_bytes, cap_bytes, broken

@@ -12,18 +12,18 @@ pytest.importorskip("sklearn")
 
 from gpumemnet.estimators import conformal
 from gpumemnet.learning.train import correction
-from gpumemnet.learning.train.correction import Samples
+from gpumemnet.learning.train.correction import RowArrays
 from gpumemnet.learning.train.rows import lineage
 
 BOUND = conformal.LEVELS.index(conformal.CONFIDENCE)
 
 
-def rows(kinds: list[str], real: list[bool]) -> Samples:
+def rows(kinds: list[str], real: list[bool]) -> RowArrays:
     count = len(kinds)
     some = np.ones(count)
-    return Samples(
+    return RowArrays(
         features=np.zeros((count, 1)), modelled_mib=some, base_mib=some, peak_mib=some, weight=some,
-        usual=some > 0, group=[f"real/{at}" for at in range(count)], source=["torchinfo"] * count, kind=kinds,
+        usual=some > 0, group=[f"real/{at}" for at in range(count)], kind=kinds,
         scale=some, real=np.array(real), shrink=some, telling=some > 0, measured=some > 0,
     )  # fmt: skip
 

@@ -27,7 +27,7 @@ def replicas(count: int) -> list[list[torch.Tensor]]:
     ]
 
 
-def test_each_way_that_can_be_asked_for_is_one() -> None:
+def test_each_way_that_can_be_requested_is_one() -> None:
     assert set(exchange.EXCHANGES) == set(EXCHANGES)
 
 

@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("numpy")
 
 from gpumemnet.errors import GpuMemNetError
-from gpumemnet.learning.evaluate import peer_data, peer_features, peer_graph, peer_step, peer_workspaces
+from gpumemnet.learning.evaluate import peer_data, peer_features, peer_graph, peer_step
 from gpumemnet.learning.evaluate.peer_data import PeerLayer, PeerRun
+from gpumemnet.learning.evaluate.peer_workspaces import HYPOTHESES
 from gpumemnet.units import MIB
 
 NAME = (
@@ -111,7 +112,7 @@ def test_a_step_holds_weights_gradients_moments_and_one_temporary() -> None:
         peak_mib=2000.0,
         out_of_memory=False,
     )
-    peaks = peer_step.replay_steps(peer_graph.graph(one), 4, peer_workspaces.no_workspace)
+    peaks = peer_step.replay_steps(peer_graph.graph(one), 4, HYPOTHESES["none"])
     weights_mib = 2 * 4096 * 4097 * 4 / MIB
     assert 5 * weights_mib <= peaks.allocated_mib <= 5 * weights_mib + 16
     assert peaks.reserved_mib >= peaks.allocated_mib
@@ -120,9 +121,9 @@ def test_a_step_holds_weights_gradients_moments_and_one_temporary() -> None:
 @pytest.mark.parametrize("architecture", ["uniform", "residual"])
 def test_scratch_raises_the_peak_and_a_full_gpu_is_said(architecture: str) -> None:
     nodes = peer_graph.graph(run(architecture, PLAIN, batch=4096))
-    plain = peer_step.replay_steps(nodes, 4096, peer_workspaces.no_workspace)
-    for workspace in (peer_workspaces.copies_workspace, peer_workspaces.winograd_workspace):
+    plain = peer_step.replay_steps(nodes, 4096, HYPOTHESES["none"])
+    for workspace in (HYPOTHESES["copies"], HYPOTHESES["winograd"]):
         assert peer_step.replay_steps(nodes, 4096, workspace).reserved_mib > plain.reserved_mib
-    tight = peer_step.replay_steps(nodes, 4096, peer_workspaces.no_workspace, gpu_bytes=100 * MIB)
+    tight = peer_step.replay_steps(nodes, 4096, HYPOTHESES["none"], gpu_bytes=100 * MIB)
     assert tight.full
     assert tight.reserved_mib <= 100

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from lab.demo import LINE, table, why_back
-from lab.examples import EXAMPLES, PEOPLE, Example, Row, Timed, whole_gpu_end_s
-from lab.watch import Run
+from lab.examples import EXAMPLES, PEOPLE, Example, ExampleRow, Timed, whole_gpu_end_s
+from lab.watch import ObservedRun
 from slurm_plugin.core.units import GIB
 
 WHOLE = 39
-SHARED = Row(
+SHARED = ExampleRow(
     example=Example(name="small", sbatch=("small.sh",)),
     job_id=1,
     messages="RAD: requested 4.0 GiB; booked 4.0 GiB",
     fields={"JobState": "COMPLETED", "Restarts": "0", "Priority": "7", "waited": "1 s"},
-    runs=[Run(gpus={("n0", 2)}, peak_bytes=3 * GIB, neighbours={2})],
+    runs=[ObservedRun(gpus={("n0", 2)}, peak_bytes=3 * GIB, neighbours={2})],
     shards=[4],
     estimate_bytes=3 * GIB,
     returns=[],
@@ -26,7 +26,7 @@ RECOVERED = replace(
     example=replace(SHARED.example, recovers=True),
     fields=SHARED.fields | {"Restarts": "1"},
     rerun_priority=8,
-    runs=[*SHARED.runs, Run(gpus={("n0", 3)}, peak_bytes=30 * GIB)],
+    runs=[*SHARED.runs, ObservedRun(gpus={("n0", 3)}, peak_bytes=30 * GIB)],
     shards=[4, WHOLE],
     returns=["recovered"],
 )
@@ -51,7 +51,7 @@ def test_a_requeue_is_no_fault_but_a_recovery_that_was_not_expected_is() -> None
         (replace(SHARED, job_id=None, messages="no such partition"), "refused"),
         (replace(SHARED, fields=SHARED.fields | {"JobState": "FAILED"}), "FAILED"),
         (replace(SHARED, runs=[]), "ran 0 times"),
-        (replace(SHARED, runs=[Run(gpus={("n0", 1), ("n0", 2)})]), "held [2] GPUs"),
+        (replace(SHARED, runs=[ObservedRun(gpus={("n0", 1), ("n0", 2)})]), "held [2] GPUs"),
         (replace(SHARED, shards=[0]), "requested [0] shards"),
         (replace(SHARED, shards=[WHOLE]), "requested [39] shards"),
         (replace(SHARED, estimate_bytes=None), "no estimate"),
@@ -65,7 +65,7 @@ def test_a_requeue_is_no_fault_but_a_recovery_that_was_not_expected_is() -> None
         (replace(RECOVERED, fields=RECOVERED.fields | {"Priority": "8"}), "kept priority 8"),
     ],
 )
-def test_every_difference_is_reported(row: Row, word: str) -> None:
+def test_every_difference_is_reported(row: ExampleRow, word: str) -> None:
     faults = row.faults(WHOLE)
     assert any(word in fault for fault in faults), faults
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from lab.files import rewrite
 
 
-def test_who_reads_a_file_while_it_is_changed_reads_it_whole(tmp_path: Path) -> None:
+def test_a_reader_of_a_file_that_is_being_changed_reads_it_whole(tmp_path: Path) -> None:
     """slurmd 26.05 ended at a slurm.conf that was emptied and not yet written."""
     path = tmp_path / "slurm.conf"
     path.write_text("ClusterName=before\n")

@@ -65,6 +65,6 @@ def test_real_gpus_need_space_for_the_sockets_of_mps(tmp_path: Path) -> None:
     far = Place(root=Path("/opt/slurm/rad-for-slurm/.rad/demo"), venv=tmp_path)
     assert near.short_for_mps(tmp_path) is near
     short = far.short_for_mps(tmp_path)
-    socket = short.run / "n0" / "mps" / f"GPU-{'x' * 36}" / "65534" / "pipe" / "control_privileged"
+    socket = short.run / "n0" / "mps" / f"GPU-{'x' * 36}" / "a51146d380770" / "pipe" / "control_privileged"
     assert len(str(socket)) <= SOCKET_PATH_LIMIT
     assert short.venv == far.venv

@@ -8,34 +8,36 @@ from pathlib import Path
 
 import pytest
 
-from lab.sentinel import Held, gpu_faults, held_on, ledger_faults
+from lab.sentinel import ProcessMemory, gpu_faults, ledger_faults, processes_on
 from slurm_plugin.core.process.identity import started_ticks
 
 USABLE = {"G": 100, "H": 100}
 
 
-def held(job: int | None, name: str = "share-1", *, gpu: str = "G", size: int = 10, restart: int = 0) -> Held:
-    return Held(gpu=gpu, job_id=job, restart=restart, name=name, memory_bytes=size)
+def process(
+    job: int | None, name: str = "share-1", *, gpu: str = "G", size: int = 10, restart: int = 0
+) -> ProcessMemory:
+    return ProcessMemory(gpu=gpu, job_id=job, restart=restart, name=name, memory_bytes=size)
 
 
 @pytest.mark.parametrize(
     ("processes", "faults"),
     [
-        ([held(1), held(2)], []),
-        ([held(1, "alone-1")], []),
-        ([held(1, "alone-1"), held(1, "alone-1")], []),  # two processes of one job
-        ([held(1, "alone-1"), held(2)], ["double-booked"]),
-        ([held(1, "alone-1"), held(2, gpu="H")], []),
-        ([held(1, "alone-1"), held(None, "")], []),  # an unmanaged process is in no job
-        ([held(1), held(1, restart=1)], ["double-booked"]),
-        ([held(1, size=60), held(2, size=60)], ["overfull"]),
+        ([process(1), process(2)], []),
+        ([process(1, "alone-1")], []),
+        ([process(1, "alone-1"), process(1, "alone-1")], []),  # two processes of one job
+        ([process(1, "alone-1"), process(2)], ["double-booked"]),
+        ([process(1, "alone-1"), process(2, gpu="H")], []),
+        ([process(1, "alone-1"), process(None, "")], []),  # an unmanaged process is in no job
+        ([process(1), process(1, restart=1)], ["double-booked"]),
+        ([process(1, size=60), process(2, size=60)], ["overfull"]),
         (
-            [held(1, size=60), held(None, "", size=60)],
+            [process(1, size=60), process(None, "", size=60)],
             [],
         ),  # an unmanaged process's memory is no job's booking
     ],
 )
-def test_gpus(processes: list[Held], faults: list[str]) -> None:
+def test_gpus(processes: list[ProcessMemory], faults: list[str]) -> None:
     assert [kind for kind, _ in gpu_faults(processes, USABLE)] == faults
 
 
@@ -67,4 +69,4 @@ def test_only_live_processes_hold_memory(tmp_path: Path) -> None:
         json.dumps({**mine, "started_ticks": 1})
     )  # the pid of another process by now
     (folder / "c.json").write_text("half a fi")
-    assert [one.memory_bytes for one in held_on(tmp_path)] == [7]
+    assert [one.memory_bytes for one in processes_on(tmp_path)] == [7]

@@ -12,11 +12,11 @@ from slurm_plugin.core.process.run import run
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 FILES = ("pyproject.toml", ".gitattributes", ".git_archival.txt")
-WHO = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
+AUTHOR = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
 
 
 def git(folder: Path, *arguments: str) -> str:
-    return run(["git", *WHO, "-C", str(folder), *arguments], timeout_s=60).strip()
+    return run(["git", *AUTHOR, "-C", str(folder), *arguments], timeout_s=60).strip()
 
 
 def version(folder: Path) -> str:

@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prolog import attempts
-from prolog.attempts import Result, place_job
+from prolog.attempts import AttemptResult, place_job
 from prolog.place import Placed, PlacementContext
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.core.records.node import Allocation, Demand, Placement
 
-HELD = Allocation(
+ALLOCATION = Allocation(
     job_id=1, user_id=0, kind="shared", gpus=("GPU-a",), gpu_indices=(0,), booked_bytes=1, created_s=0.0
 )
 DEMAND = Demand(job_id=1, user_id=0, kind="shared", gpus=1, booked_bytes=1, gpu_indices=(0,))
-RESULTS = ("placed", "requeued", "lingers", "unheld")
+RESULTS = ("placed", "requeued", "lingers", "unlimited")
 
 
 @dataclass
 class World:
-    """What each step of an attempt comes to, in the order in which it is asked for; then the last one repeats."""
+    """What each step of an attempt comes to, in the order of the calls; then the last one repeats."""
 
     placements: list[str]
     yes: list[bool]
@@ -62,15 +62,15 @@ class World:
 
     def place_once(self, context: PlacementContext) -> Placed:
         result = self.placements.pop(0) if self.placements else "placed"
-        if result == "unheld" and not context.apart:
+        if result == "unlimited" and not context.apart:
             result = "requeued"  # there is no job to keep apart from
         self.steps.append(result)
         if result == "placed":
             placement = Placement(gpus=("GPU-a",), reason="")
-            return Placed(placement=placement, allocation=None if self.observes else HELD)
+            return Placed(placement=placement, allocation=None if self.observes else ALLOCATION)
         return Placed(
             placement=Placement(
-                gpus=(), reason="", requeue=True, lingers=result == "lingers", unlimited=result == "unheld"
+                gpus=(), reason="", requeue=True, lingers=result == "lingers", unlimited=result == "unlimited"
             )
         )
 
@@ -82,7 +82,7 @@ class World:
     def newer(self, context: PlacementContext) -> PlacementContext | None:
         return replace(context) if self.says("newer") else None
 
-    def run(self) -> Result:
+    def run(self) -> AttemptResult:
         def read(*values: Any, apart: bool, soon: Deadline) -> PlacementContext:
             return self.context(demand=values[2], apart=apart)
 
@@ -140,7 +140,7 @@ def test_a_job_is_requeued_for_missing_enforcement_only_after_all_else(world: Wo
     result = world.run()
     assert result.requeued == (world.steps[-1] == "requeued: yes")
     if result.requeued:
-        assert world.tried[-1] == "unheld"
+        assert world.tried[-1] == "unlimited"
     unenforced = sum("apart=False" in step for step in world.steps)
     assert unenforced == world.steps.count("requeued: no")
 

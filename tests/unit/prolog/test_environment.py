@@ -10,8 +10,8 @@ import pytest
 
 from lab.bare_node import make_bare_node
 from prolog.environment import environment_of, mps_of, visible_devices
+from prolog.job_server import with_server
 from prolog.place import Placed
-from prolog.servers import with_server
 from slurm_plugin import mps
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import Features, PartitionConfig, load_config
@@ -25,7 +25,7 @@ from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 JOB = HookJob(job_id=7, user_id=1000, group_id=1000, partition="gpu")
-HELD = Allocation(
+ALLOCATION = Allocation(
     job_id=7,
     user_id=1000,
     kind="shared",
@@ -49,30 +49,35 @@ READING = GpuReading(
 
 
 class FakeMps:
-    """Remembers what it was asked for; it may be out of order."""
+    """Remembers the requests; it may be out of order."""
 
-    asked: list[dict[str, Any]]
+    requests: list[dict[str, Any]]
     works = True
 
     def __init__(self, run: Path, *, clock: object) -> None:
         pass
 
-    def acquire(self, **asked: Any) -> dict[str, str]:
+    def acquire(self, **request: Any) -> dict[str, str]:
         if not self.works:
             raise MpsError("it does not start")
-        self.asked.append(asked)
+        self.requests.append(request)
         return {"CUDA_MPS_PIPE_DIRECTORY": "/pipe"}
 
 
 @pytest.fixture(autouse=True)
 def servers(monkeypatch: pytest.MonkeyPatch) -> type[FakeMps]:
-    FakeMps.asked, FakeMps.works = [], True
+    FakeMps.requests, FakeMps.works = [], True
     monkeypatch.setattr(mps, "Mps", FakeMps)
     return FakeMps
 
 
 def environment(
-    folder: Path, allocation: Allocation = HELD, *, on: bool = True, source: str = "nvml", **settings: Any
+    folder: Path,
+    allocation: Allocation = ALLOCATION,
+    *,
+    on: bool = True,
+    source: str = "nvml",
+    **settings: Any,
 ) -> dict[str, str]:
     folder.mkdir(exist_ok=True)
     config = load_config(make_bare_node(folder, gpus=1, gpu_gib=10))
@@ -104,31 +109,31 @@ def test_a_shared_job_runs_under_mps_up_to_its_cap(tmp_path: Path, servers: type
     found = environment(tmp_path)
     assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_MPS_PIPE_DIRECTORY"]) == ("0", "/pipe")
     assert (found["RAD_BOOKED_MIB"], found["RAD_CAP_MIB"]) == ("4096", "5120")
-    (asked,) = servers.asked
-    assert (asked["gpu"], asked["user_id"], asked["job_id"]) == ("GPU-0", 1000, 7)
-    assert (asked["cap_bytes"], asked["gpu_bytes"]) == (5 * GIB, READING.usable_bytes)
+    (request,) = servers.requests
+    assert (request["gpu"], request["user_id"], request["job_id"]) == ("GPU-0", 1000, 7)
+    assert (request["cap_bytes"], request["gpu_bytes"]) == (5 * GIB, READING.usable_bytes)
 
 
 def test_where_the_site_wants_no_cap_mps_sets_none(tmp_path: Path, servers: type[FakeMps]) -> None:
     environment(tmp_path, memory_cap=False)
-    assert [asked["cap_bytes"] for asked in servers.asked] == [None]
+    assert [request["cap_bytes"] for request in servers.requests] == [None]
 
 
 @pytest.mark.parametrize(
     ("allocation", "more"),
     [
-        (replace(HELD, kind="whole"), {}),
-        (replace(HELD, gpus=("GPU-0", "GPU-1"), gpu_indices=(0, 1)), {}),
-        (HELD, {"on": False}),
-        (HELD, {"sharing": "streams"}),
+        (replace(ALLOCATION, kind="whole"), {}),
+        (replace(ALLOCATION, gpus=("GPU-0", "GPU-1"), gpu_indices=(0, 1)), {}),
+        (ALLOCATION, {"on": False}),
+        (ALLOCATION, {"sharing": "streams"}),
     ],
     ids=["alone", "several GPUs", "mps = false", "streams"],
 )
-def test_who_runs_without_mps(
+def test_jobs_that_run_without_mps(
     tmp_path: Path, servers: type[FakeMps], allocation: Allocation, more: dict[str, Any]
 ) -> None:
     found = environment(tmp_path, allocation, **more)
-    assert not servers.asked and "CUDA_MPS_PIPE_DIRECTORY" not in found
+    assert not servers.requests and "CUDA_MPS_PIPE_DIRECTORY" not in found
     assert found["CUDA_VISIBLE_DEVICES"] == ",".join(allocation.gpus), "the node's GPUs are not known"
 
 

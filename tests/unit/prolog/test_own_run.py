@@ -22,7 +22,7 @@ from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.slurm.control import JobView
 from slurm_plugin.slurm.node.hook_env import parse_indices
 
-HELD = Allocation(
+ALLOCATION = Allocation(
     job_id=7,
     user_id=os.getuid(),
     kind="shared",
@@ -69,22 +69,22 @@ def test_a_run_after_the_last_epilog_starts_only_after_a_prolog(config: Config) 
 )
 def test_where_prologs_place_no_job_it_starts(config: Config, change: dict[str, object]) -> None:
     EndedRuns(Path(config.paths.run)).note(7, EndedRun(partition="gpu"))
-    JobFile(Path(config.paths.run), 7).place({}, replace(HELD, user_id=4711), boot_id=boot_id())
+    JobFile(Path(config.paths.run), 7).place({}, replace(ALLOCATION, user_id=4711), boot_id=boot_id())
     assert refused(config) and not refused(replace(config, **change))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("allocation", "shown", "slurm", "is_script", "no"),
     [
-        (HELD, "", 0, True, False),
-        (HELD, "1", 1, True, True),
-        (HELD, "3", 0, True, False),
-        (HELD, "1", 1, False, False),
-        (replace(HELD, restart=2), "1", 5, True, False),
-        (replace(HELD, user_id=4711), "", 0, False, True),
-        (replace(HELD, user_id=0), "", 0, True, False),
-        (HELD, "\u0661", 1, True, True),
-        (HELD, "no number", 9, True, False),
+        (ALLOCATION, "", 0, True, False),
+        (ALLOCATION, "1", 1, True, True),
+        (ALLOCATION, "3", 0, True, False),
+        (ALLOCATION, "1", 1, False, False),
+        (replace(ALLOCATION, restart=2), "1", 5, True, False),
+        (replace(ALLOCATION, user_id=4711), "", 0, False, True),
+        (replace(ALLOCATION, user_id=0), "", 0, True, False),
+        (ALLOCATION, "\u0661", 1, True, True),
+        (ALLOCATION, "no number", 9, True, False),
     ],
     ids=[
         "this run",
@@ -137,7 +137,7 @@ def test_a_file_names_its_gpus(
     config: Config, monkeypatch: pytest.MonkeyPatch, shown: str, slurm: str, no: bool
 ) -> None:
     monkeypatch.setattr(own_run, "_given_indices", lambda *_: parse_indices(slurm))
-    JobFile(Path(config.paths.run), 7).place({}, HELD, boot_id=boot_id())
+    JobFile(Path(config.paths.run), 7).place({}, ALLOCATION, boot_id=boot_id())
     task = {"SLURM_JOB_GPUS": shown}
     assert without_prolog(7, config, task, is_script=True) == no
     assert not without_prolog(7, config, task, is_script=False)
@@ -160,7 +160,7 @@ def test_a_run_over_is_recorded_although_nothing_can_be_written(
     run = Path(config.paths.run)
     (run / "ended").mkdir()
     file = JobFile(run, 7)
-    file.place({}, HELD, boot_id=boot_id())
+    file.place({}, ALLOCATION, boot_id=boot_id())
     assert not refused(config)
     monkeypatch.setattr(SpareFiles, "write", no_space)
     EndedRuns(run).note(7, EndedRun(partition="gpu", reported=False))
@@ -196,7 +196,7 @@ def test_a_record_is_of_an_earlier_job_if_it_is_old_or_books_what_this_job_does_
     view = None if comment is None else JobView(job_id=7, user_id=0, state="RUNNING", comment=comment)
     monkeypatch.setattr(own_run, "_view", lambda *_: view)
     file = JobFile(Path(config.paths.run), 7)
-    file.place({}, replace(HELD, created_s=SystemClock().monotonic_s() - age_s), boot_id=boot_id())
+    file.place({}, replace(ALLOCATION, created_s=SystemClock().monotonic_s() - age_s), boot_id=boot_id())
     assert of_an_earlier_job(file, 7, "4", config) == earlier
     file.remove()
     assert not of_an_earlier_job(file, 7, "4", config), "nothing is known of it"
@@ -212,5 +212,5 @@ def test_a_record_of_a_whole_gpu_names_no_shards(
     view = JobView(job_id=7, user_id=0, state="RUNNING", comment=comment)
     monkeypatch.setattr(own_run, "_view", lambda *_: view)
     file = JobFile(Path(config.paths.run), 7)
-    file.place({}, replace(HELD, created_s=SystemClock().monotonic_s()), boot_id=boot_id())
+    file.place({}, replace(ALLOCATION, created_s=SystemClock().monotonic_s()), boot_id=boot_id())
     assert of_an_earlier_job(file, 7, "0", config) == earlier

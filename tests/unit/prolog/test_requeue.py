@@ -1,4 +1,4 @@
-"""A job goes back into the queue: what Slurm is asked, what its tasks find, few delays by RAD's own faults."""
+"""A job goes back into the queue: what Slurm is to do, what its tasks find, few delays by RAD's own faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prolog.requeue import FIRST_DELAY_S, LONGEST_DELAY_S, MOST_FOR_FAULTS, may_
 from slurm_plugin.core.comments.admin_comment import Note, format_note, read_note
 from slurm_plugin.core.config.load import load_config
 from slurm_plugin.core.errors import SlurmError
-from slurm_plugin.core.ledger.requeued_jobs import Waiting, waiting_jobs
+from slurm_plugin.core.ledger.requeued_jobs import RequeuedJob, waiting_jobs
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.records.queue_position import QueuePosition
 from slurm_plugin.node.node import Node
@@ -70,7 +70,7 @@ def test_it_waits_twice_as_long_each_time_but_never_less_than_its_node_needs(
     note = Note(event="requeued", start_in_s=delay_s, restart=restart + 1, detail=WHY)
     assert slurm.reported == [(7, "requeue"), (7, JobChange(start_in_s=delay_s, admin_comment=signed(note)))]
     assert (event.kind, event.detail, event.facts) == (EventKind.REQUEUED, WHY, {"start_in_s": delay_s})
-    wakes = Waiting(job_id=7, earliest_s=node.clock.now_s() + earliest_s, restart=restart + 1)
+    wakes = RequeuedJob(job_id=7, earliest_s=node.clock.now_s() + earliest_s, restart=restart + 1)
     assert waiting_jobs(tmp_path / "run") == (wakes,), "the next Epilog may wake it by then"
     assert node.job_file(7).refusal() is None
 
@@ -125,7 +125,7 @@ FIRST = Note(event="requeued", restart=1, position=POSITION)
     ],
     ids=[
         "Slurm forgot it",
-        "as it stood",
+        "unchanged",
         "it has new times by now",
         "its first run",
         "a note that is not signed",

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from prolog.step import is_batch_script, own_job_id, slurmstepd_title
+from prolog.inherited import inherited
+from prolog.task_identity import is_batch_script, own_job_id, slurmstepd_title
 from prolog.task_prolog import earlier_end, rerun_line, task_variables, unnamed_gpu
 from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.config.load import Config
@@ -58,7 +59,7 @@ def test_a_rerun_begins_with_why_the_run_before_ended(note: Note | None, restart
 
 
 @pytest.mark.parametrize("count", ["", "0", "many"])
-def test_a_first_run_asks_slurm_for_nothing(count: str) -> None:
+def test_a_first_run_sends_slurm_no_query(count: str) -> None:
     assert earlier_end(7, Config(), {"SLURM_RESTART_COUNT": count}) == ""
 
 
@@ -80,6 +81,14 @@ def test_a_step_keeps_what_slurm_says_of_its_gpus(gpu_indices: str, task: dict[s
     assert unnamed_gpu({"RAD_GPU_INDICES": gpu_indices}, task) == {}
 
 
+def test_of_what_rad_set_only_its_own_variables_are_unset() -> None:
+    line = "A\nexport RAD_KIND"
+    task = {"RAD_JOB": "6", "RAD_SET": f"HOME,{line},CUDA_DEVICE_ORDER", "HOME": "", line: ""}
+    assert inherited(task, job_id=7, run=Path("/run/rad")) == ("RAD_JOB", "RAD_SET")
+    task["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    assert inherited(task, job_id=7, run=Path("/run/rad")) == ("RAD_JOB", "RAD_SET", "CUDA_DEVICE_ORDER")
+
+
 @pytest.mark.parametrize("shells", [0, 1, 2])
 def test_slurmstepd_is_found_above_the_shells_that_start_us(tmp_path: Path, shells: int) -> None:
     titles = [
@@ -94,7 +103,7 @@ def test_slurmstepd_is_found_above_the_shells_that_start_us(tmp_path: Path, shel
         (tmp_path / str(pid) / "stat").write_bytes(b"%d (a ) b) S %d 1 1 0" % (pid, pid - 1))
     title = slurmstepd_title(11 + shells, proc=tmp_path)
     assert title == b"slurmstepd: [12.batch]" and is_batch_script({"SLURM_STEP_ID": "0"}, title)
-    assert slurmstepd_title(10, proc=tmp_path) == b"", "nobody further up is known"
+    assert slurmstepd_title(10, proc=tmp_path) == b"", "no parent is known"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""rad-estimate on a machine with a rad.toml; that its words are sbatch's own, tests/cluster/test_dry_run.py shows."""
+"""rad-estimate on a machine with a rad.toml; tests/cluster/submission/test_dry_run.py compares with sbatch."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ import pytest
 from paths import CHECKOUT
 
 from gpumemnet.estimators.tree_model import WEIGHTS
+from gpumemnet.units import MIB, human, percentile
 from slurm_plugin.core.booking.confidence import SHARES
-from slurm_plugin.core.history.site_quantiles import Limits
-from slurm_plugin.core.history.site_quantiles_file import Learned, to_text
+from slurm_plugin.core.history.site_quantiles import QuantileLimits
+from slurm_plugin.core.history.site_quantiles_file import LearnedQuantiles, to_text
 
 pytestmark = pytest.mark.slow
 
@@ -89,6 +90,37 @@ def test_the_sites_gpu_shards_and_every_key_count(folder: Path) -> None:
     assert job(folder, "model=m.txt batch_size=64 gpus=2")[1]["shards"] > answer["shards"]
 
 
+@pytest.mark.parametrize(
+    ("site", "words", "share"),
+    [
+        ("", "", 0.95),
+        ("confidence = 0.8", "", 0.8),
+        ("confidence = 0.8", "confidence=0.9", 0.9),
+        ("", "confidence=0.6", 0.6),
+        ("", "gpus=2", 0.95),
+        ('confidence = "bound"', "", 0.99),
+        ("", "policy=exclusive", None),
+    ],
+)
+def test_json_has_the_figures_of_sbatchs_line(
+    folder: Path, site: str, words: str, share: float | None
+) -> None:
+    """Percentile and limit of the booking, as the partition or the user chose them."""
+    toml = folder / "rad.toml"
+    toml.write_text(toml.read_text().replace("shard_mib = 2000", f"shard_mib = 100\n{site}"))
+    _, answer = job(folder, f"model=m.txt batch_size=256 {words}")
+    (line,) = answer["sbatch"]["says"]
+    assert answer["confidence"] == share
+    if share is None:
+        assert answer["limit_mib"] == answer["booked_mib"] == 40000
+        return
+    limit = f", limit {human(answer['limit_mib'] * MIB)}"
+    assert f"booked {human(answer['booked_mib'] * MIB)} ({percentile(share)})" in line
+    assert (limit in line) == (answer["limit_mib"] > answer["booked_mib"]) == ("limit" in line)
+    done = run(folder, "job.sh", "--explain")
+    assert f"exceeded by at most {100 * (1 - share):.3g}% of jobs" in done.stdout
+
+
 def test_a_script_longer_than_is_read_gets_the_same_word(folder: Path) -> None:
     words = "memory=9G\n" + "# the licence\n" * 4700 + "#RAD gpus=2"
     status, answer = job(folder, words)
@@ -111,10 +143,12 @@ def test_what_the_site_learned_is_reported_as_radd_books_it(folder: Path) -> Non
     _, before = job(folder, "model=m.txt batch_size=256")
     unread = f"sbatch may book another amount: this site's statistics cannot be read here ({file})"
     assert before["sbatch"]["learned"].startswith(unread)
-    raised = Limits(lowest=(2.0,) * len(SHARES), highest=(3.0,) * len(SHARES), runs=90, models=40, users=9)
+    raised = QuantileLimits(
+        lowest=(2.0,) * len(SHARES), highest=(3.0,) * len(SHARES), runs=90, models=40, users=9
+    )
     groups = {"torchinfo@a100": raised}
     made_for = run(folder, str(toml), code=MADE_FOR).stdout.strip()
-    file.write_text(to_text(Learned(made_for=made_for, time_s=1.0, groups=groups)))
+    file.write_text(to_text(LearnedQuantiles(made_for=made_for, time_s=1.0, groups=groups)))
     _, after = job(folder, "model=m.txt batch_size=256")
     width = before["upper_mib"] - before["estimate_mib"]
     assert after["upper_mib"] == pytest.approx(before["upper_mib"] + width, abs=3)
@@ -160,6 +194,10 @@ def test_a_job_that_says_nothing_hears_what_it_gets_and_what_to_say(folder: Path
             "#SBATCH -p gpu -N1\n#SBATCH hetjob\n#SBATCH --gpus=1\n#RAD memory=9G",
             "heterogeneous job cannot share",
         ),
+        (
+            "#SBATCH -p plain --gpus=1\n#RAD memory=9G",
+            "partition plain is not managed; #RAD lines have no effect",
+        ),
         ("#SBATCH -p gpu,plain --gpus=1\n#RAD memory=9G", "the partitions gpu,plain treat #RAD differently"),
         ("#SBATCH -p gpu,plain --gpus=1\n#RAD memry=9G", "the partitions gpu,plain treat #RAD differently"),
         ("#SBATCH --gres=gpu:1g.10gb:1\n#RAD memory=9G", "a MIG instance cannot be shared"),
@@ -186,10 +224,19 @@ def test_a_directive_without_effect_is_named(folder: Path, lines: str, words: st
     [
         (
             "#!/bin/sh\r\n#SBATCH --gpus=1\r\n#RAD memory=9G\r\n",
-            "DOS line breaks, so sbatch refuses it; remove them: ",
+            "DOS line breaks, so sbatch refuses the job script; remove them: ",
         ),
         ("#!/bin/sh\n#SBATCH --gpus=1\n#RAD memory=9G\ntrue\r\n", "sed -i 's/\\r$//' job.sh"),
         ("# mine\n#!/bin/sh\n#SBATCH --gpus=1\n", "line 1 does not start with #!"),
+        (
+            "\ufeff#!/bin/sh\n#SBATCH --gpus=1\n#RAD memory=9G\n",
+            "job.sh: a byte order mark is before #!, so sbatch",
+        ),
+        (
+            "#!/bin/sh\n#SBATCH --gpus=1\n#RAD memory=9G\n\0",
+            "job.sh: it has NUL bytes, so sbatch refuses the job",
+        ),
+        ("# mine\0\n#SBATCH --gpus=1\n", "line 1 does not start with #!"),
     ],
 )
 def test_a_script_that_sbatch_refuses_is_refused_with_or_without_a_cluster(
@@ -202,9 +249,12 @@ def test_a_script_that_sbatch_refuses_is_refused_with_or_without_a_cluster(
 
 
 def test_other_gres_of_the_same_option_are_named(folder: Path) -> None:
-    for gres, asks in (("gpu:v100:1,nvme:10", "gpu:v100:1,nvme:10"), ("gpu:1,nvme:10", "nvme:10,shard:20")):
+    for gres, requested in (
+        ("gpu:v100:1,nvme:10", "gpu:v100:1,nvme:10"),
+        ("gpu:1,nvme:10", "nvme:10,shard:20"),
+    ):
         (folder / "job.sh").write_text(f"#!/bin/sh\n#SBATCH --gres={gres}\ntrue\n")
-        assert json.loads(run(folder, "job.sh", "--json").stdout)["sbatch"]["gres"] == asks
+        assert json.loads(run(folder, "job.sh", "--json").stdout)["sbatch"]["gres"] == requested
 
 
 def test_all_mistakes_are_named_and_sbatch_says_where(folder: Path) -> None:
@@ -227,7 +277,7 @@ def test_a_model_in_a_script_that_is_no_file_is_named(folder: Path) -> None:
     assert done.stdout.splitlines()[1].endswith("submit a file: sbatch job.sh")
 
 
-def test_a_summary_is_asked_about_as_a_job_for_one_gpu(folder: Path) -> None:
+def test_a_summary_is_submitted_as_a_job_for_one_gpu(folder: Path) -> None:
     done = run(folder, "m.txt", "--batch-size", "64")
     first, second, *_ = done.stdout.splitlines()
     assert first.startswith("sbatch: RAD: estimated ") and done.returncode == 0
@@ -289,7 +339,7 @@ def test_where_rad_observes_a_user_reads_what_it_would_do(folder: Path, words: s
         ("observe", "", "", 0),
         ("enforce", "[features]\nsubmit = false\n", "", 0),
         ("enforce", '[paths]\nslurm_conf = "slurm.conf"\n', "", 0),
-        ("enforce", "", "-p plain", 0),
+        ("enforce", "", "-p plain", 1),
     ],
     ids=["on", "off", "observe", "no submissions", "a Slurm without shards", "another partition"],
 )
@@ -316,8 +366,13 @@ def test_an_unknown_gpu_can_be_recognised_by_its_memory(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [(None, "No such file"), ("moed = 1", "did you mean mode"), ("gpu = 'abacus'", "unknown GPU")],
-    ids=["missing", "wrong key", "unknown card"],
+    [
+        (None, ": No such file"),
+        ("moed = 1", ":1: unknown key moed; did you mean mode"),
+        ("# the site's\ngpu = 'abacus'", ":2: gpu: unknown GPU"),
+        ("# the site's\n\nestimator = 'unknown'", ":3: estimator is 'unknown'; it must be one of"),
+    ],
+    ids=["missing", "wrong key", "unknown GPU", "unknown estimator"],
 )
 def test_a_rad_toml_that_cannot_be_used_is_one_line(folder: Path, text: str | None, words: str) -> None:
     path = folder / "other.toml"
@@ -325,7 +380,7 @@ def test_a_rad_toml_that_cannot_be_used_is_one_line(folder: Path, text: str | No
         path.write_text(text)
     for done in (run(folder, "m.txt", f"--config={path}"), run(folder, "m.txt", RAD_CONFIG=str(path))):
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-        assert words in done.stderr
+        assert f"rad-estimate: {path}{words}" in done.stderr
 
 
 def test_errors_are_json_too(folder: Path) -> None:

@@ -110,8 +110,8 @@ def test_errors_are_translated_and_keep_their_line() -> None:
 
 def test_a_site_learns_at_start_that_a_name_is_wrong() -> None:
     Estimator(name="rad", gpu="").check()
-    with pytest.raises(ConfigError, match="estimator is 'theirs'"):
-        Estimator(name="theirs").check()
+    with pytest.raises(ConfigError, match="estimator is 'unknown'"):
+        Estimator(name="unknown").check()
     with pytest.raises(ConfigError, match="abacus"):
         Estimator(gpu="abacus").check()
 

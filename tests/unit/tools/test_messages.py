@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import pytest
+from paths import CHECKOUT
 
 from slurm_plugin.core.booking import messages as words
 from slurm_plugin.core.records.submission import MemoryEstimate
 from slurm_plugin.core.units import GIB
 from tools import messages
+
+
+def shape(text: str) -> str:
+    """Return a message with every number as 0, as each document has other ones."""
+    return re.sub(r"\d+(?:\.\d+)?", "0", text)
+
+
+def test_users_read_the_words_of_messages_that_exist() -> None:
+    """In user.md as parts of a line, in troubleshooting.md as lines of which `...` leaves out the rest."""
+    said = shape(messages.page())
+    user = (CHECKOUT / "docs" / "user.md").read_text(encoding="utf-8")
+    table = user.partition("| words | meaning |\n|---|---|\n")[2].partition("\n\n")[0]
+    parts = [row.split("|")[1].strip().replace("(...)", "(") for row in table.splitlines()]
+    page = (CHECKOUT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    lines = [line.removesuffix("...").strip() for line in re.findall(r"`(RAD: [^`]*)`", page)]
+    assert len(parts) > 4 and len(lines) > 8
+    assert [text for text in (*parts, *lines) if shape(text) not in said] == []
 
 
 def test_every_line_of_a_submission_is_shown_by_example() -> None:
@@ -36,7 +55,7 @@ def test_a_part_of_a_message_is_no_message() -> None:
     assert "RAD: " not in texts
 
 
-def test_the_line_of_a_job_distinguishes_need_and_reservation() -> None:
+def test_the_line_of_a_job_distinguishes_need_and_booking() -> None:
     estimate = MemoryEstimate(
         estimate_bytes=int(13.6 * GIB), upper_bytes=15 * GIB, confidence=0.99, source="rad"
     )
@@ -50,13 +69,14 @@ def test_the_line_of_a_job_distinguishes_need_and_reservation() -> None:
         ("#RAD lines", "#RAD below the first command is not read; move it above line <command_line>"),
         ("Model summaries", "no such file; check the path"),
         ("rad-estimate", "--ask and --config: <why>; leave them out"),
-        ("rad.toml", "<path>: ends in the middle of a line"),
+        ("rad.toml", "unknown key <where><name>; did you mean <where><nearest>?"),
+        ("rad.toml", "<key> is 0; one shard is at least 1 MiB"),
         ("radd's log", "rad.toml read again: mode <...>"),
         ("rad doctor", "salloc and srun reach a node before its Prolog has run"),
         (
             "rad doctor",  # two texts of one name in one function
-            "not found: on a controller, job_submit.lua cannot reach radd and leaves every job as it is; "
-            "apt install lua-socket, or dnf install lua-posix",
+            "not found: on a controller, job_submit.lua cannot reach radd and submits every job unchanged; "
+            "apt install lua-posix, or dnf install lua-posix",
         ),
         ("Other messages", "RAD: <where>no model summary was read, so the GPU memory need is unknown"),
     ],

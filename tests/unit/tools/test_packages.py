@@ -17,7 +17,7 @@ PURGE = (CHECKOUT / "distributions/packages/after_purge.sh").read_text()
 
 def purge(root: Path) -> str:
     """Run the script; `/etc/rad/` in slurm.conf stays what is looked for."""
-    reported = f"{root}/told"  # what slurm.conf says of us is looked for as it is there
+    reported = f"{root}/reported"  # what slurm.conf says of RAD is looked for as it is there
     here = re.sub(r"/(?=(etc|var|run|opt)/)", f"{root}/", PURGE.replace("]*/etc/rad/[", f"]*{reported}["))
     assert here.count(f"{root}/") == len(re.findall(r"/(?:etc|var|run|opt)/", PURGE)), (
         "nothing of this machine"

@@ -53,6 +53,7 @@ IN_NAMES = {"anew", "nobody"}
 """Words that only texts avoid; a Unix user is called nobody."""
 
 
+@pytest.mark.slow
 def test_no_name_in_the_code_has_a_private_word() -> None:
     words = {
         line.split("->")[0] for line in (CHECKOUT / "tools/words.txt").read_text().splitlines()

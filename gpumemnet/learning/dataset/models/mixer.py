@@ -15,12 +15,7 @@ LOSS = "cross_entropy"
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw width, depth, patch and image.
-
-    Args:
-        d: Source of random choices.
-        style: Style of the family, as in the names of its styles.
-    """
+    """Draw width, depth, patch and image; arguments as for `cnn.draw`."""
     patch, side = d.choice((4, 7, 8, 14, 16, 32)), d.integer(4, 32)
     dim = d.log_integer(64, 1536, 8)
     arch: dict[str, Any] = {
@@ -119,14 +114,7 @@ class Mixer(nn.Module):
         return scores
 
 
-def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the mixer.
-
-    Args:
-        style: Style that was drawn.
-        arch: Architecture that was drawn: numbers and words by name.
-    """
-    return Mixer(style, arch)
+build = Mixer
 
 
 def inputs(arch: dict[str, Any]) -> tuple[TensorSpec, ...]:

@@ -16,12 +16,7 @@ LOSS = "cross_entropy"
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw widths, depth, normalization, dropout and activation.
-
-    Args:
-        d: Source of random choices.
-        style: Style of the family, as in the names of its styles.
-    """
+    """Draw widths, depth, normalization, dropout and activation; arguments as for `cnn.draw`."""
     wide = d.chance(0.45)
     depth = d.integer(2, 12)
     first = d.log_integer(1024, 24576, 8) if wide else d.log_integer(8, 4096, 4)
@@ -47,12 +42,7 @@ def draw(d: Draw, style: str) -> Drawn:
 
 
 def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the perceptron as one nn.Sequential.
-
-    Args:
-        style: Style that was drawn.
-        arch: Architecture that was drawn: numbers and words by name.
-    """
+    """Build the perceptron as one nn.Sequential; arguments as for `cnn.build`."""
     layers: list[nn.Module] = []
     width = arch["features"]
     for out in arch["widths"]:

@@ -16,12 +16,7 @@ LOSS = "bce"
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw tables, embedding width and perceptrons.
-
-    Args:
-        d: Source of random choices.
-        style: Style of the family, as in the names of its styles.
-    """
+    """Draw tables, embedding width and perceptrons; arguments as for `cnn.draw`."""
     tables = d.integer(2, 40)
     arch: dict[str, Any] = {
         "tables": tables,
@@ -79,14 +74,7 @@ class Recommender(nn.Module):
         return score
 
 
-def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the recommender.
-
-    Args:
-        style: Style that was drawn.
-        arch: Architecture that was drawn: numbers and words by name.
-    """
-    return Recommender(style, arch)
+build = Recommender
 
 
 def inputs(arch: dict[str, Any]) -> tuple[TensorSpec, ...]:

@@ -17,12 +17,7 @@ GATES = {"rnn": 1, "lstm": 4, "gru": 3}
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw width, layers, direction, vocabulary or series width, sequence length and task.
-
-    Args:
-        d: Source of random choices.
-        style: Style of the family, as in the names of its styles.
-    """
+    """Draw width, layers, direction, vocabulary or series width, length and task; arguments as for `cnn.draw`."""
     seq = d.choice((16, 32, 64, 100, 128, 200, 256, 512, 1024))
     arch: dict[str, Any] = {
         "seq_len": seq,
@@ -82,14 +77,7 @@ class RecurrentNet(nn.Module):
         return scores
 
 
-def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the network.
-
-    Args:
-        style: Style that was drawn.
-        arch: Architecture that was drawn: numbers and words by name.
-    """
-    return RecurrentNet(style, arch)
+build = RecurrentNet
 
 
 def inputs(arch: dict[str, Any]) -> tuple[TensorSpec, ...]:

@@ -34,12 +34,7 @@ KEPT = {
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw stages, widths, kernel, groups, squeeze-and-excitation and stem.
-
-    Args:
-        d: Source of random choices.
-        style: Style of the family, as in the names of its styles.
-    """
+    """Draw stages, widths, kernel, groups, squeeze-and-excitation and stem; arguments as for `cnn.draw`."""
     stages = d.integer(2, 5)
     base = d.log_integer(12, 160, 4) if style in ("dense", "inverted_residual") else d.log_integer(16, 288, 8)
     most = {"dense": 14, "inverted_residual": 6, "convnext": 10}.get(style, 8)
@@ -135,14 +130,7 @@ class StagedNet(nn.Module):
         return scores
 
 
-def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the network.
-
-    Args:
-        style: Style that was drawn.
-        arch: Architecture that was drawn: numbers and words by name.
-    """
-    return StagedNet(style, arch)
+build = StagedNet
 
 
 def inputs(arch: dict[str, Any]) -> tuple[TensorSpec, ...]:

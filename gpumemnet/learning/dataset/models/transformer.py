@@ -21,12 +21,7 @@ IMAGE_STYLES = ("vit", "window_vit")
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw width, depth, heads, vocabulary, sequence length, attention kind and layer details.
-
-    Args:
-        d: Source of random choices.
-        style: Style of the family, as in the names of its styles.
-    """
+    """Draw width, depth, heads, vocabulary, sequence length and kind of attention; arguments as for `cnn.draw`."""
     head_dim = d.choice((16, 32, 48, 64, 64, 80, 96, 128))
     heads = d.integer(2, 20)
     dim = head_dim * heads
@@ -87,12 +82,7 @@ def draw(d: Draw, style: str) -> Drawn:
 
 
 def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the transformer.
-
-    Args:
-        style: Style that was drawn.
-        arch: Architecture that was drawn: numbers and words by name.
-    """
+    """Build the transformer; arguments as for `cnn.build`."""
     if style in IMAGE_STYLES:
         return VisionTransformer(style, arch)
     if style == "encoder_decoder":

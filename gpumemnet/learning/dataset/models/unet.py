@@ -17,12 +17,7 @@ LOSS = "cross_entropy"
 
 
 def draw(d: Draw, style: str) -> Drawn:
-    """Draw levels, width, image size, norm and upsampling.
-
-    Args:
-        d: Source of random choices.
-        style: Style of the family, as in the names of its styles.
-    """
+    """Draw levels, width, image size, norm and upsampling; arguments as for `cnn.draw`."""
     levels = d.integer(2, 5)
     arch: dict[str, Any] = {
         "size": d.choice((64, 96, 128, 160, 192, 256, 320, 384, 512)) // 2**levels * 2**levels,
@@ -106,14 +101,7 @@ class UNet(nn.Module):
         return scores
 
 
-def build(style: str, arch: dict[str, Any]) -> nn.Module:
-    """Build the network.
-
-    Args:
-        style: Style that was drawn.
-        arch: Architecture that was drawn: numbers and words by name.
-    """
-    return UNet(style, arch)
+build = UNet
 
 
 def inputs(arch: dict[str, Any]) -> tuple[TensorSpec, ...]:

@@ -10,7 +10,7 @@ PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
+class WaitingRun:
     """A run ready to train.
 
     Attributes:
@@ -26,7 +26,7 @@ class Waiting:
     since_s: float
 
 
-def admit(waiting: Sequence[Waiting], running: Sequence[int], free_bytes: int, now_s: float) -> list[int]:
+def admit(waiting: Sequence[WaitingRun], running: Sequence[int], free_bytes: int, now_s: float) -> list[int]:
     """Return the keys that may start, oldest first; smaller ones may overtake larger ones for a while.
 
     Args:

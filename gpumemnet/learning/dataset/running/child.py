@@ -27,7 +27,7 @@ PR_SET_PDEATHSIG, SIGKILL = 1, 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class MeasurementJob:
     """One configuration to measure, with options.
 
     Attributes:
@@ -88,7 +88,7 @@ def run_child(pipe: Connection, device_name: str) -> None:
         os._exit(0)
 
 
-def _measure(job: Job, pipe: Connection, device: torch.device) -> None:
+def _measure(job: MeasurementJob, pipe: Connection, device: torch.device) -> None:
     """Send the rough need, wait for the grant, train, report, and stay until the last reading."""
     begin = time.monotonic()
     need = estimate_need(job.config)
@@ -116,7 +116,7 @@ def _measure(job: Job, pipe: Connection, device: torch.device) -> None:
         pipe.recv()
 
 
-def _train(job: Job, need: Need, pipe: Connection, device: torch.device) -> dict[str, Any]:
+def _train(job: MeasurementJob, need: Need, pipe: Connection, device: torch.device) -> dict[str, Any]:
     try:
         return train(
             job.config,

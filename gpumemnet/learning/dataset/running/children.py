@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any, Protocol
 
-from gpumemnet.learning.dataset.running.child import Job
+from gpumemnet.learning.dataset.running.child import MeasurementJob
 
 
-class Gpu(Protocol):
-    """Interface of the runner to the GPU (see `nvml.Card`)."""
+class MeasuredGpu(Protocol):
+    """Interface of the runner to the GPU (see `nvml.Device`)."""
 
     def usable_bytes(self) -> int:
         """Return the memory that processes can share."""
@@ -30,7 +30,7 @@ class Gpu(Protocol):
 
 
 @dataclass(slots=True)
-class Child:
+class TrainingChild:
     """A live child process, as seen by the runner.
 
     Its state goes from "estimating" over "ready" and "training" (and "texts") to "idle", and then around again or to
@@ -39,7 +39,7 @@ class Child:
 
     pid: int
     pipe: Connection
-    job: Job
+    job: MeasurementJob
     libraries: str
     state: str = "estimating"
     since_s: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable
 
-from gpumemnet.learning.dataset.running.child import Job
+from gpumemnet.learning.dataset.running.child import MeasurementJob
 
 LONG = 40
 """Number of waiting jobs of another kind at which a process should be replaced by one for that kind."""
@@ -14,19 +14,19 @@ LONG = 40
 class JobQueue:
     """Returns jobs of any or one kind, and keeps the kinds at about the same progress."""
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
+    def __init__(self, jobs: Iterable[MeasurementJob]) -> None:
         self._jobs = iter(jobs)
-        self._waiting: defaultdict[str, deque[Job]] = defaultdict(deque)
+        self._waiting: defaultdict[str, deque[MeasurementJob]] = defaultdict(deque)
 
-    def return_job(self, job: Job) -> None:
+    def return_job(self, job: MeasurementJob) -> None:
         """Queue a job for another run, in a process of its kind."""
         self._waiting[job.libraries()].appendleft(job)
 
-    def take(self, libraries: str | None = None) -> Job | None:
+    def take(self, libraries: str | None = None) -> MeasurementJob | None:
         """Return the next job of this kind, or of the kind with most waiting; None if there is none.
 
         Args:
-            libraries: The kind, see Job.libraries; None for any.
+            libraries: The kind, see MeasurementJob.libraries; None for any.
         """
         if libraries is None:
             longest = max(self._waiting.values(), key=len, default=None)

@@ -8,11 +8,11 @@ import pynvml
 
 
 class Device:
-    """One GPU."""
+    """The machine's first GPU."""
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self) -> None:
         pynvml.nvmlInit()
-        self._handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        self._handle = pynvml.nvmlDeviceGetHandleByIndex(0)
         self._before: Any = None
 
     def describe(self) -> dict[str, Any]:

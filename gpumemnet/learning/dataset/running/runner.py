@@ -13,9 +13,9 @@ from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from typing import Any
 
-from gpumemnet.learning.dataset.running.admission import Waiting, admit
-from gpumemnet.learning.dataset.running.child import Job, run_child
-from gpumemnet.learning.dataset.running.children import Child, Gpu
+from gpumemnet.learning.dataset.running.admission import WaitingRun, admit
+from gpumemnet.learning.dataset.running.child import MeasurementJob, run_child
+from gpumemnet.learning.dataset.running.children import MeasuredGpu, TrainingChild
 from gpumemnet.learning.dataset.running.job_queue import JobQueue
 from gpumemnet.learning.dataset.running.need import reservation
 from gpumemnet.learning.dataset.running.progress import Progress
@@ -43,8 +43,8 @@ class Runner:
 
     def __init__(
         self,
-        jobs: Iterable[Job],
-        gpu: Gpu,
+        jobs: Iterable[MeasurementJob],
+        gpu: MeasuredGpu,
         store: Callable[[dict[str, Any]], None],
         *,
         slots: int,
@@ -53,7 +53,7 @@ class Runner:
     ) -> None:
         self.queue = JobQueue(jobs)
         self.gpu, self.store, self.slots, self.stop_at_s, self.device = gpu, store, slots, stop_at_s, device
-        self.children: dict[int, Child] = {}
+        self.children: dict[int, TrainingChild] = {}
         self.counts: Counter[str] = Counter()
         self.capacity = gpu.usable_bytes() - int(1.0 * GIB)
         self.progress = Progress(time.monotonic(), stop_at_s)
@@ -96,7 +96,9 @@ class Runner:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
                 run_child(there, self.device)
             there.close()
-            self.children[pid] = Child(pid=pid, pipe=here, job=job, libraries=job.libraries(), since_s=now)
+            self.children[pid] = TrainingChild(
+                pid=pid, pipe=here, job=job, libraries=job.libraries(), since_s=now
+            )
             here.send(job)
             waiting += 1
 
@@ -114,7 +116,7 @@ class Runner:
                 continue
             self._receive(child, message)
 
-    def _receive(self, child: Child, message: dict[str, Any]) -> None:
+    def _receive(self, child: TrainingChild, message: dict[str, Any]) -> None:
         kind = message.pop("say")
         if kind == "ready":
             self._ready(child, message["need_bytes"])
@@ -128,7 +130,7 @@ class Runner:
         else:
             self._result(child, message)
 
-    def _ready(self, child: Child, need_bytes: int) -> None:
+    def _ready(self, child: TrainingChild, need_bytes: int) -> None:
         too_big = need_bytes > SKIP_ABOVE * self.capacity
         config = child.job.config
         if too_big and config.family != "real" and config.index % EXAMPLES:
@@ -138,7 +140,7 @@ class Runner:
         child.state, child.since_s = "ready", time.monotonic()
         child.reserved_bytes = min(reservation(need_bytes), self.capacity)
 
-    def _next(self, child: Child) -> None:
+    def _next(self, child: TrainingChild) -> None:
         """Give an idle child its next job, or end it."""
         now = time.monotonic()
         late = now >= self.stop_at_s - LAST_START_S
@@ -152,7 +154,7 @@ class Runner:
         child.runs_before += 1
         child.pipe.send(job)
 
-    def _result(self, child: Child, row: dict[str, Any]) -> None:
+    def _result(self, child: TrainingChild, row: dict[str, Any]) -> None:
         if child.job.busy_s and row["outcome"] == "ok":
             child.activity = self.gpu.end_activity()
         end_bytes = self.gpu.processes().get(child.pid)
@@ -182,11 +184,11 @@ class Runner:
             return
         self._finish(child, row)
 
-    def _keep(self, child: Child, row: dict[str, Any]) -> None:
+    def _keep(self, child: TrainingChild, row: dict[str, Any]) -> None:
         self.counts[row["outcome"]] += 1
         self.store(child.job.config.to_json() | row)
 
-    def _finish(self, child: Child, row: dict[str, Any]) -> None:
+    def _finish(self, child: TrainingChild, row: dict[str, Any]) -> None:
         """Store the result and let the child clean up, or end it if it failed."""
         self._keep(child, row)
         if row["outcome"] == "ok":
@@ -195,13 +197,13 @@ class Runner:
         else:
             self._end(child)
 
-    def _gone(self, child: Child) -> None:
+    def _gone(self, child: TrainingChild) -> None:
         """Record a child that ended by itself: after its work, or by a signal or a driver fault."""
         if child.state != "cleaning":
             self._keep(child, child.row or {"outcome": "error", "error": f"ended in state {child.state}"})
         self._end(child)
 
-    def _end(self, child: Child) -> None:
+    def _end(self, child: TrainingChild) -> None:
         """Kill a child; the driver needs time to free its memory, so it stays listed until it is gone."""
         os.kill(child.pid, signal.SIGKILL)
         child.pipe.close()
@@ -223,7 +225,7 @@ class Runner:
 
     def _grant(self, now: float) -> None:
         waiting = [
-            Waiting(key=c.pid, bytes_wanted=c.reserved_bytes, alone=c.job.alone, since_s=c.since_s)
+            WaitingRun(key=c.pid, bytes_wanted=c.reserved_bytes, alone=c.job.alone, since_s=c.since_s)
             for c in self.children.values()
             if c.state == "ready"
         ]

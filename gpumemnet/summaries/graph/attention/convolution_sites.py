@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gpumemnet.names import Group
-from gpumemnet.summaries.graph.attention.site import Path, Site
+from gpumemnet.summaries.graph.attention.site import AttentionSite, ContainerPath
 from gpumemnet.summaries.graph.attention.sites import is_attention
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.records import Layer, Shape
@@ -17,7 +17,7 @@ _NEAR = 12
 """Maximum distance in rows to a convolution's input if no row shows it."""
 
 
-def find(layers: tuple[Layer, ...]) -> dict[int, Site]:
+def find(layers: tuple[Layer, ...]) -> dict[int, AttentionSite]:
     """Find such attention.
 
     Args:
@@ -26,8 +26,8 @@ def find(layers: tuple[Layer, ...]) -> dict[int, Site]:
     Returns:
         Sites by the index of their last projection; containers with linear layers are omitted.
     """
-    groups: dict[Path, list[int]] = {}
-    others: set[Path] = set()
+    groups: dict[ContainerPath, list[int]] = {}
+    others: set[ContainerPath] = set()
     for index, layer in enumerate(layers):
         group = kinds.group_of(layer.kind)
         if not layer.runs or layer.is_block or group not in (Group.LINEAR, Group.CONV):
@@ -65,7 +65,7 @@ def _reads(layers: tuple[Layer, ...], index: int) -> tuple[int, ...]:
     return next((shape for shape in before if shape == like), ())
 
 
-def _site(layers: tuple[Layer, ...], path: Path, found: list[int]) -> Site | None:
+def _site(layers: tuple[Layer, ...], path: ContainerPath, found: list[int]) -> AttentionSite | None:
     """Return the attention of a module from its 1x1 convolutions; None if they do not form attention."""
     reads = [_reads(layers, index)[1] for index in found]
     makes = [_first(layers[index].output_shapes)[1] for index in found]
@@ -81,10 +81,14 @@ def _site(layers: tuple[Layer, ...], path: Path, found: list[int]) -> Site | Non
     pixels = math.prod(_first(layers[projections[0]].output_shapes)[2:])
     batch = _first(layers[projections[0]].output_shapes)[0]
     scores = _scores(layers, path, projections[-1], batch * pixels, width)
-    return Site(projections=projections, scores=scores, eager=scores is not None, container=path[-1][0])
+    return AttentionSite(
+        projections=projections, scores=scores, eager=scores is not None, container=path[-1][0]
+    )
 
 
-def _scores(layers: tuple[Layer, ...], path: Path, after: int, queries: int, width: int) -> int | None:
+def _scores(
+    layers: tuple[Layer, ...], path: ContainerPath, after: int, queries: int, width: int
+) -> int | None:
     """Return the row that shows scores: one number per query and key of each head."""
     for at in range(after + 1, len(layers)):
         layer = layers[at]

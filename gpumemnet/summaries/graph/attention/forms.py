@@ -16,7 +16,7 @@ _MIXED = Kind(group=Group.FUNCTION, saves_input=True, copies=2)
 """Softmax of the positions' scores, the mixture, and (saved by its reader) the mixture normalized to one."""
 
 
-class Form(NamedTuple):
+class AttentionForm(NamedTuple):
     """Form of an attention operation.
 
     Attributes:
@@ -82,7 +82,7 @@ class _Meeting(NamedTuple):
         self.kept.extend(made)
 
 
-def attend(builder: TapeBuilder, projected: list[int], form: Form) -> int:
+def attend(builder: TapeBuilder, projected: list[int], form: AttentionForm) -> int:
     """Add an attention operation.
 
     Args:
@@ -123,7 +123,7 @@ def _repeat(builder: TapeBuilder, meeting: _Meeting, width: int) -> None:
             meeting.extra.append(meeting.kept[at])
 
 
-def _fused(builder: TapeBuilder, meeting: _Meeting, form: Form) -> int:
+def _fused(builder: TapeBuilder, meeting: _Meeting, form: AttentionForm) -> int:
     """Add one fused operation, which keeps only a number per query and head of the scores."""
     out = meeting.out
     if form.rotated and meeting.joint and 3 * out[-1] == builder.shapes[meeting.projected[0]][-1]:
@@ -140,7 +140,7 @@ def _fused(builder: TapeBuilder, meeting: _Meeting, form: Form) -> int:
     return output
 
 
-def _eager(builder: TapeBuilder, meeting: _Meeting, form: Form) -> int:
+def _eager(builder: TapeBuilder, meeting: _Meeting, form: AttentionForm) -> int:
     """Add the scores, the operations on them, and the product with the values as separate operations."""
     first = builder.shapes[meeting.projected[0]]
     shape = form.scores or (meeting.rows, meeting.heads, meeting.tokens)
@@ -170,7 +170,7 @@ def _eager(builder: TapeBuilder, meeting: _Meeting, form: Form) -> int:
     return output
 
 
-def _on_scores(builder: TapeBuilder, form: Form) -> list[Kind]:
+def _on_scores(builder: TapeBuilder, form: AttentionForm) -> list[Kind]:
     """Return the operations on materialized scores, in order."""
     return [
         *[_SCALED] * (form.scaled or form.cosine),
@@ -183,7 +183,7 @@ def _on_scores(builder: TapeBuilder, form: Form) -> list[Kind]:
     ]
 
 
-def _spelt_out(builder: TapeBuilder, meeting: _Meeting, form: Form) -> int:
+def _spelt_out(builder: TapeBuilder, meeting: _Meeting, form: AttentionForm) -> int:
     """Add attention as PyTorch computes it if no fused form takes it, always in 32 bits.
 
     Queries and keys are scaled into copies and values copied for the matrix product, each for all heads; the

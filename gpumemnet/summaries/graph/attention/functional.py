@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gpumemnet.names import Group
-from gpumemnet.summaries.graph.attention.forms import Form, attend
+from gpumemnet.summaries.graph.attention.forms import AttentionForm, attend
 from gpumemnet.summaries.graph.attention.sites import is_attention
 from gpumemnet.summaries.graph.builder import TapeBuilder
 from gpumemnet.summaries.texts import kinds
@@ -130,10 +130,12 @@ def add(
         if cosine:
             joint = builder.operation(_NORMALISED, joint, made)
         drops = kinds.group_of(shown.kind) is Group.DROPOUT and not is_idle(shown)
-        mixed = attend(builder, [joint], Form(eager=True, dropout=drops, scores=windows, scaled=cosine))
+        mixed = attend(
+            builder, [joint], AttentionForm(eager=True, dropout=drops, scores=windows, scaled=cosine)
+        )
     elif window is None:
         joint = builder.operation(KINDS["linear"], builder.current, (*shape[:-1], 3 * width), weights)
-        mixed = attend(builder, [joint], Form(eager=False))
+        mixed = attend(builder, [joint], AttentionForm(eager=False))
     else:
         side, heads = window
         tokens = side * side
@@ -143,7 +145,7 @@ def add(
         if cosine := _scales_heads(layer.params or 0, width, heads):
             joint = builder.operation(_NORMALISED, joint, made)
         table = (count, heads, tokens, tokens)
-        mixed = attend(builder, [joint], Form(eager=True, scores=table, scaled=cosine))
+        mixed = attend(builder, [joint], AttentionForm(eager=True, scores=table, scaled=cosine))
     projected = (layer.params or 0) >= 4 * width * width
     return builder.operation(KINDS["linear"], mixed, shape) if projected else mixed
 

@@ -14,7 +14,7 @@ from gpumemnet.names import Group
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.records import Layer, Shape
 
-Path = tuple[tuple[str, str], ...]
+ContainerPath = tuple[tuple[str, str], ...]
 _MOST_HEADS = 128
 _TOKENS = 3
 """Dimensions of a batch of tokens."""
@@ -32,7 +32,7 @@ class Heads(NamedTuple):
     folded: bool = False
 
 
-def find(layers: tuple[Layer, ...], path: Path, projections: tuple[int, ...]) -> Heads | None:
+def find(layers: tuple[Layer, ...], path: ContainerPath, projections: tuple[int, ...]) -> Heads | None:
     """Return what an attention module's rows show of its heads; None if nothing.
 
     Args:
@@ -55,7 +55,7 @@ def find(layers: tuple[Layer, ...], path: Path, projections: tuple[int, ...]) ->
     return None
 
 
-def pooled(layers: tuple[Layer, ...], path: Path, joint: int) -> tuple[range, ...]:
+def pooled(layers: tuple[Layer, ...], path: ContainerPath, joint: int) -> tuple[range, ...]:
     """Return the rows on queries, keys and values of a joint projection; a convolution begins each branch.
 
     Args:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gpumemnet.summaries.graph.attention.site import Site, out_of
+from gpumemnet.summaries.graph.attention.site import AttentionSite, out_of
 from gpumemnet.summaries.texts.records import Layer
 
 _UNITS, _UNIT_TOKENS, _UNIT_HEAD = "MaskUnitAttention", 64, 96
 """Hiera's attention class, the initial tokens of a unit, and the head width of its smaller models."""
 
 
-def in_units(layers: tuple[Layer, ...], sites: list[Site | None]) -> list[Site | None]:
+def in_units(layers: tuple[Layer, ...], sites: list[AttentionSite | None]) -> list[AttentionSite | None]:
     """Return which attention of a Hiera runs in units of 64 tokens, and a quarter of that after each pooling.
 
     These are its first two stages, and the block that leaves them; no fused form takes five dimensions. transformers'
@@ -23,7 +23,7 @@ def in_units(layers: tuple[Layer, ...], sites: list[Site | None]) -> list[Site |
         The same sites, with units for those of a Hiera.
     """
     first = 0
-    found: list[Site | None] = []
+    found: list[AttentionSite | None] = []
     for at, site in enumerate(sites):
         if (
             site is not None
@@ -47,7 +47,7 @@ def in_units(layers: tuple[Layer, ...], sites: list[Site | None]) -> list[Site |
     return found
 
 
-def _tokens(layers: tuple[Layer, ...], following: list[Site | None]) -> int:
+def _tokens(layers: tuple[Layer, ...], following: list[AttentionSite | None]) -> int:
     """Return the number of tokens of the following attention; 0 if not shown."""
     for site in following:
         made = () if site is None else out_of(layers[site.projections[0]])

@@ -6,8 +6,8 @@ import re
 
 from gpumemnet.names import Group, Source
 from gpumemnet.summaries.graph import inputs
-from gpumemnet.summaries.graph.attention.forms import Form, attend
-from gpumemnet.summaries.graph.attention.site import Site
+from gpumemnet.summaries.graph.attention.forms import AttentionForm, attend
+from gpumemnet.summaries.graph.attention.site import AttentionSite
 from gpumemnet.summaries.graph.builder import TapeBuilder
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.kinds import KINDS
@@ -21,7 +21,7 @@ _LIBRARY_MODEL = r"For[A-Z]\w+$|LMHeadModel$"
 
 
 def at_site(
-    builder: TapeBuilder, site: Site, projected: list[int], layers: tuple[Layer, ...], *, drops: bool
+    builder: TapeBuilder, site: AttentionSite, projected: list[int], layers: tuple[Layer, ...], *, drops: bool
 ) -> int:
     """Add the attention of a site found in the rows.
 
@@ -40,8 +40,8 @@ def at_site(
     # If no row shows the scores and the model drops elsewhere, a function drops materialized scores.
     dropped = dropped or (shown is None and not site.drops and drops) or drops_by_function(site.container)
     _see_pixels_as_tokens(builder, projected)
-    spelt_out = site.spelt_out or _repeats_keys(builder, site, projected, layers)
-    form = Form(
+    spelt_out = site.spelt_out or _repeats_keys(builder, site, projected)
+    form = AttentionForm(
         eager=site.eager,
         dropout=drops if spelt_out else dropped,
         scores=None if shown is None else _scores(builder, shown, projected[0]),
@@ -70,7 +70,7 @@ def _scores(builder: TapeBuilder, shown: Layer, queries: int) -> tuple[int, ...]
     return (folded, *shape[1:]) if hides else shape
 
 
-def _repeats_keys(builder: TapeBuilder, site: Site, projected: list[int], layers: tuple[Layer, ...]) -> bool:
+def _repeats_keys(builder: TapeBuilder, site: AttentionSite, projected: list[int]) -> bool:
     """Return whether fused attention must repeat its keys for several query heads, in 32 bits.
 
     transformers' models leave that to PyTorch, whose only fused form with repetition needs 16 bits.
@@ -123,6 +123,6 @@ def module(builder: TapeBuilder, layer: Layer) -> int:
     inside_layer = any(cls.lower().startswith(("transformer", "encoderblock")) for cls, _ in layer.path)
     shows_weights = len(layer.output_shapes) > 1
     eager = shows_weights or not inside_layer
-    mixed = attend(builder, [copied], Form(eager=eager, dropout=True))
+    mixed = attend(builder, [copied], AttentionForm(eager=eager, dropout=True))
     rows = builder.operation(KINDS["concatenate"], mixed, builder.shapes[mixed])
     return builder.operation(KINDS["linear"], rows, shape)

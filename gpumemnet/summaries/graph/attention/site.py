@@ -7,11 +7,11 @@ from typing import NamedTuple
 from gpumemnet.summaries.texts.records import Layer
 from gpumemnet.summaries.texts.widths import fan_in
 
-Path = tuple[tuple[str, str], ...]
+ContainerPath = tuple[tuple[str, str], ...]
 """Containers around a layer, from the outside in, as (class name, local name)."""
 
 
-class Site(NamedTuple):
+class AttentionSite(NamedTuple):
     """One attention operation.
 
     Attributes:
@@ -70,7 +70,7 @@ def same_width(layers: tuple[Layer, ...], indices: list[int]) -> bool:
     return close and len(set(tokens)) == 1
 
 
-def own_parameters(layers: tuple[Layer, ...], path: Path, first: int) -> int | None:
+def own_parameters(layers: tuple[Layer, ...], path: ContainerPath, first: int) -> int | None:
     """Return the number of parameters that an attention module holds directly, from the row above its first layer.
 
     Args:

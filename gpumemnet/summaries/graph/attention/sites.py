@@ -12,7 +12,14 @@ import re
 from gpumemnet.names import Group
 from gpumemnet.summaries.graph.attention import head_rows
 from gpumemnet.summaries.graph.attention.mask_units import in_units
-from gpumemnet.summaries.graph.attention.site import Path, Site, out_of, own_parameters, reads, same_width
+from gpumemnet.summaries.graph.attention.site import (
+    AttentionSite,
+    ContainerPath,
+    out_of,
+    own_parameters,
+    reads,
+    same_width,
+)
 from gpumemnet.summaries.texts import kinds
 from gpumemnet.summaries.texts.model_names import blocks_of_tokens, writes_scores
 from gpumemnet.summaries.texts.records import Layer
@@ -29,7 +36,7 @@ _NEAR = 3
 """Maximum distance in rows from the projections to their scores."""
 
 
-def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
+def find_sites(layers: tuple[Layer, ...]) -> dict[int, AttentionSite]:
     """Find the attention operations.
 
     Args:
@@ -62,9 +69,9 @@ def find_sites(layers: tuple[Layer, ...]) -> dict[int, Site]:
     return {site.projections[-1]: site for site in sites if site is not None}
 
 
-def _by_width(layers: tuple[Layer, ...]) -> set[Path]:
+def _by_width(layers: tuple[Layer, ...]) -> set[ContainerPath]:
     """Return modules that are attention by their widths: of two linear layers one makes three parts of tokens."""
-    inside: dict[Path, list[Layer]] = {}
+    inside: dict[ContainerPath, list[Layer]] = {}
     for layer in layers:
         if (
             layer.runs
@@ -94,7 +101,7 @@ def _local_name(layer: Layer) -> str:
     return (inside.group(1) if inside else layer.name).lower()
 
 
-def head_width(sites: dict[int, Site], layers: tuple[Layer, ...]) -> int | None:
+def head_width(sites: dict[int, AttentionSite], layers: tuple[Layer, ...]) -> int | None:
     """Return the width of one head, from the widths of all attention of a model; None without attention.
 
     Most published transformers have heads of 64; if not all widths are multiples of 64, heads of 32 are assumed (vision
@@ -113,7 +120,9 @@ def head_width(sites: dict[int, Site], layers: tuple[Layer, ...]) -> int | None:
     return (32 if common % 64 and not common % 32 else 64) if common else None
 
 
-def _in_streams(layers: tuple[Layer, ...], path: Path, found: list[int], *, drops: bool) -> list[Site | None]:
+def _in_streams(
+    layers: tuple[Layer, ...], path: ContainerPath, found: list[int], *, drops: bool
+) -> list[AttentionSite | None]:
     """Find the attention of a module; two if it has streams of different widths, text and layout (LiLT).
 
     Their scores are added to each other, so both are materialized.
@@ -134,7 +143,9 @@ def _in_streams(layers: tuple[Layer, ...], path: Path, found: list[int], *, drop
     ]
 
 
-def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, drops: bool) -> Site | None:
+def _in_container(
+    layers: tuple[Layer, ...], path: ContainerPath, found: list[int], *, drops: bool
+) -> AttentionSite | None:
     container = path[-1][0]
     width = None
     over = tuple(index for index in found if _over_scores(layers[index]))
@@ -160,7 +171,7 @@ def _in_container(layers: tuple[Layer, ...], path: Path, found: list[int], *, dr
     blocks = not folded and blocks_of_tokens(cls for cls, _ in path)
     spelt_out = not eager and (blocks or (heads is not None and heads.folded))
     shown = out_of(layers[scores])[1] if scores is not None and len(out_of(layers[scores])) == 4 else None
-    return Site(
+    return AttentionSite(
         projections=projections,
         scores=scores,
         eager=eager or spelt_out,
@@ -227,16 +238,18 @@ def _role_text(layer: Layer) -> str:
     return re.sub(r"_(proj|lin|linear)\b", "", _local_name(layer))
 
 
-def _in_rows(layers: tuple[Layer, ...], loose: list[int]) -> list[Site]:
+def _in_rows(layers: tuple[Layer, ...], loose: list[int]) -> list[AttentionSite]:
     """Find attention without containers: three linear layers on tokens in a row, or one of triple width."""
-    sites: list[Site] = []
+    sites: list[AttentionSite] = []
     at = 0
     while at < len(loose):
         index = loose[at]
         out = out_of(layers[index])
         run = [other for other in loose[at : at + 3] if other - index < 6]
         if len(out) >= 3 and len(run) == 3 and same_width(layers, run) and _only_idle(layers, index, run[-1]):
-            sites.append(Site(projections=tuple(run), scores=_scores_after(layers, run[-1]), eager=False))
+            sites.append(
+                AttentionSite(projections=tuple(run), scores=_scores_after(layers, run[-1]), eager=False)
+            )
             at += 3
             continue
         following = loose[at + 1] if at + 1 < len(loose) else None
@@ -247,10 +260,12 @@ def _in_rows(layers: tuple[Layer, ...], loose: list[int]) -> list[Site]:
             and reads(layers[following]) == (out[-1] or 0) // 3
             and _only_idle(layers, index, following)
         ):
-            sites.append(Site(projections=(index,), scores=_scores_after(layers, index), eager=False))
+            sites.append(
+                AttentionSite(projections=(index,), scores=_scores_after(layers, index), eager=False)
+            )
         at += 1
     return [
-        Site(projections=site.projections, scores=site.scores, eager=site.scores is not None)
+        AttentionSite(projections=site.projections, scores=site.scores, eager=site.scores is not None)
         for site in sites
     ]
 

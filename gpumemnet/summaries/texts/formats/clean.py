@@ -36,9 +36,6 @@ _NARROWEST, _WIDEST = 40, 400
 def clean(source: str) -> str:
     """Return a text without escapes and prefixes, with lines that a terminal wrapped joined again.
 
-    Args:
-        source: The saved text.
-
     Returns:
         As many lines; those outside the summary may be empty.
     """

@@ -53,7 +53,7 @@ _FIX = _WIDER
 
 
 @dataclass(slots=True)
-class _Row:
+class _KerasRow:
     """One row of the table: its cells by column, and its depth in nested models (expand_nested)."""
 
     cells: list[str]
@@ -62,11 +62,7 @@ class _Row:
 
 
 def parse(source: str, *, path: str) -> ModelSummary:
-    """Parse a Keras table.
-
-    Args:
-        source: The whole text.
-        path: File, for messages.
+    """Parse a Keras table; arguments as for `detect.parse_text`.
 
     Returns:
         The summary; shapes are converted to channels first.
@@ -105,13 +101,13 @@ def parse(source: str, *, path: str) -> ModelSummary:
     )
 
 
-def _table(source: str, path: str) -> tuple[list[_Row], list[str], dict[str, int]]:
+def _table(source: str, path: str) -> tuple[list[_KerasRow], list[str], dict[str, int]]:
     """Return the rows of the table, the titles of its columns, and its totals.
 
     Raises:
         SummaryError: It has too many rows.
     """
-    rows: list[_Row] = []
+    rows: list[_KerasRow] = []
     totals: dict[str, int] = {}
     columns: list[str] = []
     open_row = False
@@ -127,7 +123,7 @@ def _table(source: str, path: str) -> tuple[list[_Row], list[str], dict[str, int
                 if open_row or _continues(cells, rows, boxed=line.strip()[0] in _BOX):
                     _join(rows[-1].cells, cells)
                 elif len(cells) > 2:
-                    rows.append(_Row(cells=cells, depth=_depth(line), line=number))
+                    rows.append(_KerasRow(cells=cells, depth=_depth(line), line=number))
                     open_row = line.strip()[0] in _BOX
         if len(rows) > text.MAX_LAYERS:
             raise SummaryError(path=path, line=number, problem="too many rows", fix=RECREATE)
@@ -157,7 +153,7 @@ def _depth(line: str) -> int:
     )
 
 
-def _continues(cells: list[str], rows: list[_Row], *, boxed: bool) -> bool:
+def _continues(cells: list[str], rows: list[_KerasRow], *, boxed: bool) -> bool:
     """Return whether an unboxed line continues a row: the rest of its name, class or connections."""
     return bool(rows) and not boxed and (len(cells) < 3 or text.parse_count(cells[2]) is None)
 
@@ -172,7 +168,7 @@ def _join(cells: list[str], more: list[str]) -> None:
             cells[at] = f"{cells[at]} {word}"
 
 
-def _layer(row: _Row, trainable_column: int | None, *, holds: bool, path: str) -> Layer:
+def _layer(row: _KerasRow, trainable_column: int | None, *, holds: bool, path: str) -> Layer:
     cells = row.cells
     match = _NAME.match(cells[0])
     cls = (match.group("cls") if match else cells[0]).lower()

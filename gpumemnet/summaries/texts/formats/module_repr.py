@@ -60,11 +60,7 @@ class _Node:
 
 
 def parse(source: str, *, path: str) -> ModelSummary:
-    """Parse the text of `print(model)`.
-
-    Args:
-        source: The whole text.
-        path: File, for messages.
+    """Parse the text of `print(model)`; arguments as for `detect.parse_text`.
 
     Returns:
         The summary; its layers have arguments and no shapes.

@@ -33,9 +33,6 @@ _LEAST_WIDTH = 4
 def without_prefixes(lines: list[str]) -> list[str]:
     """Remove prefixes and suffixes of lines; of several processes, keep the first.
 
-    Args:
-        lines: A text's lines.
-
     Returns:
         As many lines; the same list if there are no prefixes.
     """

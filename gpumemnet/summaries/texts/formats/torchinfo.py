@@ -13,7 +13,7 @@ from gpumemnet.summaries.texts.records import RECREATE, Layer, ModelSummary, Sha
 from gpumemnet.summaries.texts.widths import of_channels
 from gpumemnet.units import MEGA
 
-Path = tuple[tuple[str, str], ...]
+ContainerPath = tuple[tuple[str, str], ...]
 """Containers around a row, from the outside in, as (class name, name)."""
 _TREE = "│├└─|+ \t"
 _NO_SHAPES = (
@@ -41,7 +41,7 @@ _COLUMNS = {
 }
 
 
-class _Row(NamedTuple):
+class _TorchinfoRow(NamedTuple):
     """One line of the table before the tree is known."""
 
     cls: str
@@ -53,11 +53,7 @@ class _Row(NamedTuple):
 
 
 def parse(source: str, *, path: str) -> ModelSummary:
-    """Parse a torchinfo table.
-
-    Args:
-        source: The whole text.
-        path: File, for messages.
+    """Parse a torchinfo table; arguments as for `detect.parse_text`.
 
     Returns:
         The summary; containers that the depth limit cut off have `is_block`.
@@ -67,7 +63,7 @@ def parse(source: str, *, path: str) -> ModelSummary:
     """
     columns: list[str] = []
     numbered = False
-    rows: list[_Row] = []
+    rows: list[_TorchinfoRow] = []
     foreign: list[int] = []
     totals: dict[str, int] = {}
     sizes: dict[str, int] = {}
@@ -123,7 +119,7 @@ def _columns(header: str) -> list[str]:
     return [key for _, key in sorted(found)]
 
 
-def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
+def _row(row: str, columns: list[str], *, path: str, line: int) -> _TorchinfoRow | None:
     body = row.lstrip(_TREE)
     match = _NAME.match(body)
     if _PARAMETER.match(body) or ("─" in body and _PARAMETER_COUNT.search(body)):
@@ -140,7 +136,7 @@ def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
     else:
         prefix = row[: len(row) - len(body)]
         depth = prefix.count("│") + prefix.count("|") + any(mark in prefix for mark in "├└+")
-    return _Row(
+    return _TorchinfoRow(
         cls=match.group("cls"),
         name=match.group(0),
         depth=depth,
@@ -150,12 +146,12 @@ def _row(row: str, columns: list[str], *, path: str, line: int) -> _Row | None:
     )
 
 
-def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
+def _layers(rows: list[_TorchinfoRow], *, path: str) -> list[Layer]:
     layers: list[Layer] = []
     deepest = max(row.depth for row in rows)
     whole = _without_rows_inside(rows, deepest)
-    stack: list[_Row] = []
-    around: list[Path] = [()]  # path inside each of them
+    stack: list[_TorchinfoRow] = []
+    around: list[ContainerPath] = [()]  # path inside each of them
     for index, row in enumerate(rows):
         while stack and stack[-1].depth >= row.depth:
             around.pop()
@@ -177,7 +173,7 @@ def _layers(rows: list[_Row], *, path: str) -> list[Layer]:
     return layers
 
 
-def _without_rows_inside(rows: list[_Row], deepest: int) -> set[str]:
+def _without_rows_inside(rows: list[_TorchinfoRow], deepest: int) -> set[str]:
     """Return the classes without inner modules: no row is inside one although the depth limit would show it."""
     depths = [*(row.depth for row in rows), 0]
     above = [at for at, row in enumerate(rows) if row.depth < deepest]
@@ -185,7 +181,7 @@ def _without_rows_inside(rows: list[_Row], deepest: int) -> set[str]:
     return {rows[at].cls for at in above} - holders
 
 
-def _is_layer(row: _Row) -> bool:
+def _is_layer(row: _TorchinfoRow) -> bool:
     """Return whether a module with inner modules is still a layer: a norm with its activation, attention.
 
     A user's class may be named like a layer (BasicConv2d, Conv2dNormActivation, LSTM): it has no own parameters.
@@ -195,7 +191,7 @@ def _is_layer(row: _Row) -> bool:
     return kind == "multiheadattention" or (kinds.is_known(kind) and bool(own))
 
 
-def _end(row: _Row, where: Path, *, path: str) -> list[Layer]:
+def _end(row: _TorchinfoRow, where: ContainerPath, *, path: str) -> list[Layer]:
     """End a container: its output may be more than its last layer's (a sum, a concatenation)."""
     outputs = text.parse_shapes(row.cells.get("output", ""), path=path, line=row.line)
     kind = kinds.canonical(row.cls)
@@ -216,7 +212,7 @@ def _end(row: _Row, where: Path, *, path: str) -> list[Layer]:
     ]
 
 
-def _layer(row: _Row, kind: str, where: Path, *, cut_off: bool, path: str) -> Layer:
+def _layer(row: _TorchinfoRow, kind: str, where: ContainerPath, *, cut_off: bool, path: str) -> Layer:
     cells = row.cells
     inputs = text.parse_shapes(cells.get("input", ""), path=path, line=row.line)
     outputs = text.parse_shapes(cells.get("output", ""), path=path, line=row.line)
@@ -244,7 +240,7 @@ def _layer(row: _Row, kind: str, where: Path, *, cut_off: bool, path: str) -> La
     return layer._replace(is_block=False) if cut_off and of_channels(layer) else layer
 
 
-def _batch_size(rows: list[_Row], *, path: str) -> int | None:
+def _batch_size(rows: list[_TorchinfoRow], *, path: str) -> int | None:
     for row in rows:
         for key in ("input", "output"):
             shapes = text.parse_shapes(row.cells.get(key, ""), path=path, line=row.line)

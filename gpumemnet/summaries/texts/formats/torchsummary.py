@@ -17,11 +17,7 @@ _ROW = re.compile(r"^\s*(\S.*?)-(\d+)\s+(\[.*\])\s+([\d,]+)\s*$")
 
 
 def parse(source: str, *, path: str) -> ModelSummary:
-    """Parse a torchsummary table.
-
-    Args:
-        source: The whole text.
-        path: File, for messages.
+    """Parse a torchsummary table; arguments as for `detect.parse_text`.
 
     Returns:
         The summary; rows of container classes have `is_block`.

@@ -40,11 +40,7 @@ class Saves:
         self._memory: WeakSet[io.BytesIO] = WeakSet()
 
     def pretended(self, stack: ExitStack) -> None:
-        """Load to the device that the script names, and nothing from memory where nothing was saved.
-
-        Args:
-            stack: Receives the contexts.
-        """
+        """Load to the device that the script names, and nothing from memory where nothing was saved."""
         load = torch.load
 
         def loaded(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:

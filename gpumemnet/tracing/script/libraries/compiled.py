@@ -1,7 +1,7 @@
-"""`torch.compile` is skipped: the step is counted without it, since its savings are unknown without compiling.
+"""Skip `torch.compile`: the step is counted without it, since its savings are unknown without compiling.
 
 A compiler fuses operators and recomputes cheap ones, so its step holds no more between forward and backward
-(tests/unit/gpumemnet_trace/test_compiled.py). Its additional memory is unknown here, and the user is warned.
+(tests/unit/gpumemnet_trace/libraries/test_compiled.py). Its additional memory is unknown here, and the user is warned.
 `torch.jit.trace` is skipped as well: it makes tensors of sizes, which no pretended GPU can compute. Scripts mostly use
 it for TensorBoard's drawing of the model, which is skipped with it.
 """
@@ -28,11 +28,7 @@ _WRITERS = ("torch.utils.tensorboard.writer", "tensorboardX.writer")
 
 
 def left_out(settings: Settings) -> None:
-    """Replace `torch.compile`, `torch.jit.trace` and the drawing, permanently.
-
-    Args:
-        settings: Receives each use.
-    """
+    """Replace `torch.compile`, `torch.jit.trace` and the drawing, permanently."""
     torch.compile = stand_in(settings)
     for name in ("trace", "trace_module"):
         setattr(torch.jit, name, _untraced)

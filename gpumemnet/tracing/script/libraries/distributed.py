@@ -100,11 +100,7 @@ def _gathered(into: Any, value: Any) -> _Sent:
 
 
 def counted(stack: ExitStack) -> None:
-    """Report one GPU for each rank that a launcher starts on this node: scripts refuse to start with fewer.
-
-    Args:
-        stack: Receives the contexts.
-    """
+    """Report one GPU for each rank that a launcher starts on this node: scripts refuse to start with fewer."""
     gpus = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
     for module in (torch.cuda, getattr(torch, "accelerator", None)):
         if hasattr(module, "device_count"):

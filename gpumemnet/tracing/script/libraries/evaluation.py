@@ -57,13 +57,7 @@ class Evaluations:
         self._done.clear()
 
     def call(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        """Call a module, or repeat its recorded call.
-
-        Args:
-            module: The module.
-            *args: Positional arguments.
-            **kwargs: Arguments by name.
-        """
+        """Call a module, or repeat its recorded call."""
         if self._within or torch.is_grad_enabled():
             return self._call(module, *args, **kwargs)
         self._within = True

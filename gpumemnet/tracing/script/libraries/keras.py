@@ -37,18 +37,14 @@ def pretended(before: Hook, after: Hook, called: Callable[[Any, Any], None]) -> 
         sys.meta_path.insert(0, After(module, begin))
 
 
-class Shown(torch.optim.Optimizer):
+class TorchStyleOptimizer(torch.optim.Optimizer):
     """An optimizer of Keras in the form of torch.optim's; it makes no steps."""
 
     def __init__(self, weights: list[Any]) -> None:
         super().__init__(weights, {})
 
     def show(self, kept: list[Any]) -> None:
-        """Hold the states that the optimizer of Keras holds.
-
-        Args:
-            kept: Tensors.
-        """
+        """Hold the states that the optimizer of Keras holds."""
         first = self.param_groups[0]["params"][0]
         self.state[first] = dict(enumerate(kept))
 
@@ -60,12 +56,12 @@ def _in_this_thread() -> None:
 def _steps(before: Hook, after: Hook) -> None:
     optimizer: Any = sys.modules[_OPTIMIZERS].BaseOptimizer
     apply = optimizer.apply
-    shown: WeakKeyDictionary[Any, Shown] = WeakKeyDictionary()
+    shown: WeakKeyDictionary[Any, TorchStyleOptimizer] = WeakKeyDictionary()
 
     def applied(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         weights = list(trainable_variables or getattr(self, "_trainable_variables", ()))
         if self not in shown and weights:
-            one = type(type(self).__name__, (Shown,), {})
+            one = type(type(self).__name__, (TorchStyleOptimizer,), {})
             shown[self] = one([each.value for each in weights])
         if self not in shown:
             return apply(self, grads, trainable_variables)

@@ -1,4 +1,4 @@
-"""Triton kernels of libraries (TRL, Liger, Unsloth, flash-linear-attention) are not run.
+"""Skip launches of libraries' Triton kernels (TRL, Liger, Unsloth, flash-linear-attention).
 
 A launch allocates nothing in PyTorch: all memory that a kernel reads or writes is allocated before, and counted.
 """

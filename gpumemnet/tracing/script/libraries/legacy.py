@@ -54,11 +54,7 @@ KINDS = {
 
 
 def pretended(stack: ExitStack) -> None:
-    """Install the types and the function that sets one as the default.
-
-    Args:
-        stack: Receives the contexts.
-    """
+    """Install the types and the function that sets one as the default."""
     for name, kind in KINDS.items():
         stack.enter_context(replaced(torch.cuda, name, kind))
     stack.enter_context(replaced(clip_grad, "_group_tensors_by_device_and_dtype", grouped))

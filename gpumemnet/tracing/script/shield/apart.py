@@ -2,10 +2,10 @@
 
 It is a separate mount namespace, for an ordinary user inside a user namespace. Overlays cover the user's writable
 folders, and all other places are read-only. So no program can change an existing file, and nothing that is written
-stays, except in one scratch folder. Sockets of other programs cannot be reached through overlays; those of the system
-below /run and /var can.
+stays, except in one scratch folder. Memory and queues that programs share by a key are separate, too. Sockets of other
+programs cannot be reached through overlays; those of the system below /run and /var can.
 
-`enter` runs between fork and exec, so it may only raise; the parent receives `Unavailable`.
+`enter` runs between fork and exec, so it may only raise; the parent receives `ViewUnavailable`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from collections.abc import Iterable
 
 from gpumemnet.records import frozen
 
-_NEWNS, _NEWUSER = 0x20000, 0x10000000
+_NEWNS, _NEWUSER, _NEWIPC = 0x20000, 0x10000000, 0x8000000
+_CAPBSET_DROP, _SYS_PTRACE, _SYS_ADMIN = 24, 19, 21
 _RDONLY, _NOSUID, _NODEV, _NOEXEC = 1, 2, 4, 8
 _REMOUNT, _BIND, _REC, _PRIVATE = 32, 4096, 16384, 1 << 18
 _FLAGS = {"nosuid": _NOSUID, "nodev": _NODEV, "noexec": _NOEXEC}
@@ -45,7 +46,7 @@ MEMORY_SIZE = "4g"
 """Limit on written bytes if no folder on a disk can hold the copies."""
 
 
-class Unavailable(Exception):
+class ViewUnavailable(Exception):
     """The view cannot be made here."""
 
 
@@ -65,11 +66,7 @@ class Mount:
 
 
 def mounts_of(text: str) -> list[Mount]:
-    """Return the mounts that a mountinfo file lists, in their order.
-
-    Args:
-        text: Content of the file.
-    """
+    """Return the mounts that a mountinfo file lists, in their order."""
     found = []
     for line in text.splitlines():
         left, _, right = line.partition(" - ")
@@ -95,7 +92,7 @@ def enter(scratch: str, home: str) -> None:
     try:
         _enter(scratch, home)
     except OSError as exc:
-        raise Unavailable(f"{exc.filename or 'mount namespace'}: {exc.strerror}") from exc
+        raise ViewUnavailable(f"{exc.filename or 'mount namespace'}: {exc.strerror}") from exc
 
 
 def _enter(scratch: str, home: str) -> None:
@@ -119,7 +116,7 @@ def _enter(scratch: str, home: str) -> None:
             except OSError:
                 continue  # impossible below itself or on this file system: then it stays read-only
     if cwd is not None and not any(_within(cwd, path) for path in covered):
-        raise Unavailable(f"{cwd}: no overlay can lie over it")
+        raise ViewUnavailable(f"{cwd}: no overlay can lie over it")
     _mount(f"/proc/self/fd/{folder}", scratch, None, _BIND)
     for mount, fd in open_mounts.items():
         if mount.point != "/proc":
@@ -128,6 +125,8 @@ def _enter(scratch: str, home: str) -> None:
         os.close(fd)
     if cwd is not None:
         os.chdir(cwd)
+    for capability in (_SYS_PTRACE, _SYS_ADMIN):  # root's ways out: another process's /proc/PID/root, umount
+        _LIBC.prctl(_CAPBSET_DROP, capability, 0, 0, 0)
 
 
 def _cwd() -> str | None:
@@ -140,10 +139,10 @@ def _cwd() -> str | None:
 
 def _own_namespace() -> str:
     """Enter a separate mount namespace; return the mount options that overlays need here."""
-    if os.geteuid() == 0 and _LIBC.unshare(_NEWNS) == 0:
+    if os.geteuid() == 0 and _LIBC.unshare(_NEWNS | _NEWIPC) == 0:
         return ""
     user, group = os.geteuid(), os.getegid()
-    _checked(_LIBC.unshare(_NEWUSER | _NEWNS), "user namespace")
+    _checked(_LIBC.unshare(_NEWUSER | _NEWNS | _NEWIPC), "user namespace")
     for name, text in (
         ("setgroups", "deny"),
         ("uid_map", f"{user} {user} 1"),
@@ -192,12 +191,13 @@ def _covers(mounts: Iterable[Mount], cwd: str | None, home: str) -> list[str]:
             starts += [each.path for each in os.scandir(path) if each.path not in points]
         except OSError:
             continue  # belongs to another user
-    places = ["/var/tmp", home] + ([] if cwd is None else [cwd])
-    for path in map(os.path.realpath, filter(None, places)):
+    places = [os.path.realpath(path) for path in ("/var/tmp", home, cwd) if path]
+    for path in places:
         below = any(_within(point, path) and point != path for point in points)
         if os.path.isdir(path) and not below and not _has_owner(path, found):
             found.append(path)
-    return sorted(found, key=lambda path: path not in places)[:_MOST_OVERLAYS]
+    found.sort(key=lambda path: not any(_within(place, path) for place in places))
+    return found[:_MOST_OVERLAYS]
 
 
 def _has_owner(path: str, covers: Iterable[str]) -> bool:

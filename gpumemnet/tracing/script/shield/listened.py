@@ -2,8 +2,8 @@
 
 With a filter on the command and its descendants, the kernel asks this process about each call that may write; a thread
 answers. Needs no privileges, and Linux 5.5 on x86-64 or ARM. Calls that the filter does not know are refused: other
-instruction sets, openat2 and io_uring (programs use older calls instead). Writes to an open file are not checked: the
-file was judged when opened.
+instruction sets, openat2, io_uring and some of Linux 6.13 and later (programs use older calls instead), memory and
+queues that programs share by a key. Writes to an open file are not checked: the file was judged when opened.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ import errno
 import fcntl
 import os
 import platform
+import re
 import select
 import socket
 import struct
 import threading
 from collections.abc import Callable, Sequence
 
-from gpumemnet.tracing.script.shield.refusals import WRITES, Change
+from gpumemnet.tracing.script.shield.refusals import WRITES, ChangingCall
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NO_NEW_PRIVS, _SET_FILTER, _NEW_LISTENER = 38, 1, 8
@@ -74,7 +75,13 @@ _OLD = {
     "futimesat": ("mark", 0, 1, None, None, None),
 }
 _CALLS = {**_AT, **_OLD}
-_SAME = {"openat2": 437, "io_uring_setup": 425, "fchmodat2": 452}
+_OF_PROCESS = re.compile(r"/+(?:proc/+(?:thread-)?self/+|dev/+(fd/+|stdin$|stdout$|stderr$))")
+"""How a path begins that names another file in each process; what is open there may be open for reading only."""
+_STREAMS = {"stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", None: ""}
+_SAME = {
+    "openat2": 437, "io_uring_setup": 425, "fchmodat2": 452,
+    "setxattrat": 463, "removexattrat": 466, "file_setattr": 469,
+}  # fmt: skip
 _X86 = {
     "open": 2, "creat": 85, "openat": 257, "truncate": 76, "rename": 82, "renameat": 264, "renameat2": 316,
     "unlink": 87, "unlinkat": 263, "rmdir": 84, "symlink": 88, "symlinkat": 266, "mkdir": 83, "mkdirat": 258,
@@ -82,17 +89,19 @@ _X86 = {
     "lchown": 94, "fchownat": 260, "link": 86, "linkat": 265, "lsetxattr": 189, "lremovexattr": 198,
     "utime": 132, "utimes": 235, "futimesat": 261, "utimensat": 280, "setxattr": 188,
     "fsetxattr": 190, "removexattr": 197, "fremovexattr": 199,
+    "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240, "mq_unlink": 241,
 }  # fmt: skip
 _ARM = {
     "openat": 56, "truncate": 45, "renameat": 38, "renameat2": 276, "unlinkat": 35, "symlinkat": 36, "mkdirat": 34,
     "mknodat": 33, "fchmodat": 53, "fchmod": 52, "fchownat": 54, "fchown": 55, "utimensat": 88, "setxattr": 5,
     "fsetxattr": 7, "removexattr": 14, "fremovexattr": 16, "linkat": 37,
     "lsetxattr": 6, "lremovexattr": 15,
+    "shmget": 194, "semget": 190, "msgget": 186, "mq_open": 180, "mq_unlink": 181,
 }  # fmt: skip
 _MACHINES = {"x86_64": (0xC000003E, 317, _X86), "aarch64": (0xC00000B7, 277, _ARM)}
 
 
-class Unavailable(Exception):
+class FilterUnavailable(Exception):
     """The kernel or a container does not allow such a filter."""
 
 
@@ -107,14 +116,14 @@ def submit(channel: socket.socket) -> None:
     """
     machine = _MACHINES.get(platform.machine())
     if machine is None:
-        raise Unavailable(f"no filter for {platform.machine()}")
+        raise FilterUnavailable(f"no filter for {platform.machine()}")
     program = _program(machine[0], machine[2])
     code = ctypes.create_string_buffer(program, len(program))
     head = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(code))
     _LIBC.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     fd = _LIBC.syscall(machine[1], _SET_FILTER, _NEW_LISTENER, head)
     if fd < 0:
-        raise Unavailable(f"seccomp: {os.strerror(ctypes.get_errno())}")
+        raise FilterUnavailable(f"seccomp: {os.strerror(ctypes.get_errno())}")
     channel.sendmsg([b"1"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
     os.close(fd)
 
@@ -151,7 +160,7 @@ class Listener:
         allows: Judges a change.
     """
 
-    def __init__(self, fd: int, allows: Callable[[Change], bool]) -> None:
+    def __init__(self, fd: int, allows: Callable[[ChangingCall], bool]) -> None:
         self._fd, self._allows = fd, allows
         self._names = {number: name for name, number in {**_SAME, **_MACHINES[platform.machine()][2]}.items()}
         self._ends = threading.Event()
@@ -187,7 +196,7 @@ class Listener:
             return False  # unreadable: its effect is unknown
 
 
-def change_of(pid: int, name: str, arguments: Sequence[int]) -> Change:
+def change_of(pid: int, name: str, arguments: Sequence[int]) -> ChangingCall:
     """Return the change that a call would make.
 
     Args:
@@ -208,14 +217,15 @@ def change_of(pid: int, name: str, arguments: Sequence[int]) -> Change:
     elif follows:
         follows, given = not given & _NO_FOLLOW, 0
     to = "" if path_to is None else _path(pid, arguments, folder_to, path_to)
-    return Change(does=does, path=where, to=to, flags=given if does == "open" else 0, follows=follows)
+    return ChangingCall(does=does, path=where, to=to, flags=given if does == "open" else 0, follows=follows)
 
 
 def _path(pid: int, arguments: Sequence[int], folder: int | None, path: int | None) -> str:
     """Return an argument's absolute path, relative to another argument's folder or the working folder."""
     text = "" if path is None or not arguments[path] else _text(pid, arguments[path])
     if text.startswith("/"):
-        return text
+        own = _OF_PROCESS.match(text)
+        return text if own is None else f"/proc/{pid}/{_STREAMS.get(own[1], 'fd/')}{text[own.end() :]}"
     at = _FDCWD if folder is None else ctypes.c_int32(arguments[folder] & 0xFFFFFFFF).value
     base = os.readlink(f"/proc/{pid}/cwd" if at == _FDCWD else f"/proc/{pid}/fd/{at}")
     return os.path.join(base, text) if text else base

@@ -7,15 +7,18 @@ no other program uses them. Pipes, sockets and character devices hold nothing th
 from __future__ import annotations
 
 import os
+import re
 import stat
 from typing import NamedTuple
 
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_TRUNC
-OF_PROCESS = ("/dev/fd/", "/dev/std", "/proc/self/", "/proc/thread-self/")
-"""Paths that name a different file in each process; files that are already open were judged when opened."""
+_ABOUT_ITSELF = re.compile(
+    r"/proc/\d+/(task/\d+/)?(comm|coredump_filter|oom_score_adj|setgroups|timerslack_ns|[gu]id_map)"
+)
+"""What a process writes about itself, as a thread's name; it ends with the process."""
 
 
-class Change(NamedTuple):
+class ChangingCall(NamedTuple):
     """System call that changes the file system.
 
     Attributes:
@@ -48,14 +51,12 @@ class Refusals:
         self.refused = ""
         self._made = {os.path.realpath(folder) for folder in scratch}
 
-    def allows(self, change: Change) -> bool:
+    def allows(self, change: ChangingCall) -> bool:
         """Judge a change, and record what it will make.
 
         Args:
             change: The change, before it is made.
         """
-        if change.path.startswith(OF_PROCESS):
-            return True
         path = _place(change.path, follows=change.follows)
         to = _place(change.to, follows=False) if change.to else ""
         lost = [each for each in (path, to) if self._loses(change, each)]
@@ -64,8 +65,8 @@ class Refusals:
             self._note(change, path, to)
         return not lost
 
-    def _loses(self, change: Change, path: str) -> bool:
-        if not path or self._is_new(path):
+    def _loses(self, change: ChangingCall, path: str) -> bool:
+        if not path or self._is_new(path) or _ABOUT_ITSELF.fullmatch(path):
             return False
         there = _status(path)
         if there is None or change.does in ("make", "link"):
@@ -75,7 +76,7 @@ class Refusals:
             return bool(writes) and (stat.S_ISREG(there) or stat.S_ISBLK(there))
         return not stat.S_ISCHR(there)
 
-    def _note(self, change: Change, path: str, to: str) -> None:
+    def _note(self, change: ChangingCall, path: str, to: str) -> None:
         made = to or path
         creates = change.does in ("make", "rename") or change.flags & os.O_CREAT
         creates = creates or (

@@ -143,9 +143,8 @@ def _backend(
     # No fused kernel reads a mask by strides: T5's learned bias has the heads last.
     dense = all(t.stride(-1) == 1 for t in (q, k, v)) and (mask is None or mask.stride(-1) == 1)
     same = size == k.shape[-1] == v.shape[-1]
-    halves = q.dtype in HALVES
-    if mask is not None and mask.requires_grad and mask.dtype != torch.bool:
-        halves = halves and False
+    learned_mask = mask is not None and mask.requires_grad and mask.dtype != torch.bool
+    halves = q.dtype in HALVES and not learned_mask
     cudnn_ok = (
         halves
         and dense

@@ -115,9 +115,6 @@ def pretend_cuda_calls() -> Iterator[None]:
 def pretended_cuda(kind: type[CudaFakeMode] = CudaFakeMode) -> Iterator[CudaFakeMode]:
     """Make fake CUDA tensors work on this machine, with or without a GPU.
 
-    Args:
-        kind: The mode to enter.
-
     Yields:
         The fake tensor mode, already entered.
     """

@@ -38,11 +38,7 @@ class Generator(_ORIGINAL, metaclass=_Known):  # type: ignore[misc]
 
 
 def without(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Return a call's arguments without a generator of the GPU: a trace has no values.
-
-    Args:
-        kwargs: Arguments by name.
-    """
+    """Return a call's arguments without a generator of the GPU: a trace has no values."""
     generator = kwargs.get("generator")
     if isinstance(generator, _ORIGINAL) and generator.device.type == "cuda":
         return {name: value for name, value in kwargs.items() if name != "generator"}

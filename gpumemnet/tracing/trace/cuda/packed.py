@@ -22,11 +22,7 @@ _EACH = "_rad_each"
 
 
 def value_of(tensor: Tensor) -> int | None:
-    """Return the common value of a tensor's elements; None if unknown.
-
-    Args:
-        tensor: Any tensor.
-    """
+    """Return the common value of a tensor's elements; None if unknown."""
     return getattr(tensor, _EACH, None)
 
 

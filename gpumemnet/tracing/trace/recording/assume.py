@@ -33,11 +33,7 @@ class Assumptions:
         self.guards = Guards()
 
     def enter(self, phase: str) -> None:
-        """Begin a phase of the step.
-
-        Args:
-            phase: Its name.
-        """
+        """Begin a phase of the step."""
         self.stepping = phase == "optimizer"
         if self.stepping:
             self.guards.stepped()

@@ -60,7 +60,7 @@ def workspace_bytes(call: Convolution) -> int:
     if call.transposed:
         # The gradient of a convolution; its gradient is that convolution.
         kind, x, y = _SWAPPED.get(kind, kind), y, x
-    plan = conv_workspace.Plan(
+    plan = conv_workspace.ConvolutionPlan(
         kind=kind,
         x=x,
         y=y,

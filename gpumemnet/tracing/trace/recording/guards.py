@@ -33,8 +33,8 @@ _TRACING = os.path.join("gpumemnet", "tracing", "")
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The line that asks for a tensor's value.
+class Query:
+    """The line that reads a tensor's value.
 
     Attributes:
         frame: Where it runs.
@@ -65,13 +65,13 @@ class Guards:
     def __init__(self) -> None:
         self.kinds: set[str] = set()
         self._rounds: dict[tuple[int, str], dict[int, int]] = {}
-        self._asked: dict[str, int] = {}
+        self._counts: dict[str, int] = {}
         self._guessed: dict[str, dict[str, None]] = {}
 
     def stepped(self) -> None:
         """Begin to count again: a loop that makes optimizer steps ends with the trace."""
         self._rounds.clear()
-        self._asked.clear()
+        self._counts.clear()
 
     def truth(self, *, likely: bool | None = None) -> bool:
         """Return the value of a condition.
@@ -79,18 +79,18 @@ class Guards:
         Args:
             likely: What the tensor's origin says of it, which counts unless a loop would not end; None if nothing.
         """
-        asked = _asked()
-        if asked is None:
+        query = _query()
+        if query is None:
             return likely is not False
-        if asked.stays is None and asked.passes is not None and likely is None:
-            return bool(self._side(asked))  # no loop waits for a check that fails
-        turned = self._often(asked) % 2 == 1
-        if likely is not None and asked.stays is None:
+        if query.stays is None and query.passes is not None and likely is None:
+            return bool(self._side(query))  # no loop waits for a check that fails
+        turned = self._often(query) % 2 == 1
+        if likely is not None and query.stays is None:
             return likely != turned
-        value = self._side(asked)
+        value = self._side(query)
         if value is None or turned:
             value = (value is not False) != turned
-            self._note("branches", f"was taken as {str(value).lower()}", asked.place)
+            self._note("branches", f"was taken as {str(value).lower()}", query.place)
         return value
 
     def number(self, default: float) -> tuple[float, bool]:
@@ -99,58 +99,58 @@ class Guards:
         Args:
             default: Value where no test asks for it, or the test has no wanted side.
         """
-        asked = _asked()
-        if asked is None or not asked.tested:
+        query = _query()
+        if query is None or not query.tested:
             return default, False
-        often = self._often(asked)
-        wanted = self._side(asked)
+        often = self._often(query)
+        wanted = self._side(query)
         found: float | None = None
         if often:
             found = _NUMBERS[often % len(_NUMBERS)]
-        elif wanted is not None and not asked.several:
-            compare = asked.compare
-            found = lines.number(compare, wanted, asked.frame) if compare else float(wanted)
+        elif wanted is not None and not query.several:
+            compare = query.compare
+            found = lines.number(compare, wanted, query.frame) if compare else float(wanted)
         if found is None:
-            self._note("branches", f"was taken with {default:g}", asked.place)
+            self._note("branches", f"was taken with {default:g}", query.place)
             found = default
         same = type(default)(found)
         return (same if same == found else found), True
 
     def warnings(self) -> list[str]:
-        """Return one sentence for each kind of answer, with the places that asked."""
+        """Return one sentence for each kind of answer, with the places that read the value."""
         return [
             f"a branch that depends on a tensor's values {each}"
             for each in map(_sentence, self._guessed.items())
         ]
 
-    def _side(self, asked: Asked) -> bool | None:
+    def _side(self, query: Query) -> bool | None:
         """Return the side of a branch that goes on; None if both do."""
-        if asked.stays is not None:
-            return self._stays(asked, asked.stays)
-        if asked.passes is not None:
-            self._note("", f"was taken as {str(asked.passes).lower()}", asked.place)
-        return asked.passes
+        if query.stays is not None:
+            return self._stays(query, query.stays)
+        if query.passes is not None:
+            self._note("", f"was taken as {str(query.passes).lower()}", query.place)
+        return query.passes
 
-    def _stays(self, asked: Asked, stays: bool) -> bool:
+    def _stays(self, query: Query, stays: bool) -> bool:
         """Return the value with which a loop goes on, and after some rounds the one with which it ends."""
-        loop = (id(asked.frame), asked.place)
+        loop = (id(query.frame), query.place)
         made = self._rounds.setdefault(
             loop, {}
         )  # by instruction: a test is compiled before and after the loop
-        at = asked.frame.f_lasti
+        at = query.frame.f_lasti
         made[at] = made.get(at, 0) + 1
-        self._note("loops", "ended a loop after a few rounds", asked.place)
+        self._note("loops", "ended a loop after a few rounds", query.place)
         if made[at] <= ROUNDS:
             return stays
         del self._rounds[loop]
         return not stays
 
-    def _often(self, asked: Asked) -> int:
-        """Return how often a line asked beyond MANY times since the last optimizer step."""
-        self._asked[asked.place] = self._asked.get(asked.place, 0) + 1
-        often = max(self._asked[asked.place] - MANY, 0)
+    def _often(self, query: Query) -> int:
+        """Return how often a line read a value beyond MANY times since the last optimizer step."""
+        self._counts[query.place] = self._counts.get(query.place, 0) + 1
+        often = max(self._counts[query.place] - MANY, 0)
         if often:
-            self._note("loops", "alternated after many rounds", asked.place)
+            self._note("loops", "alternated after many rounds", query.place)
         return often
 
     def _note(self, kind: str, answer: str, place: str) -> None:
@@ -171,8 +171,8 @@ def _sentence(guess: tuple[str, Collection[str]]) -> str:
     return f"{answer.rstrip(_FAILS)} at {', '.join(list(places)[:PLACES])}{more}{end}"
 
 
-def _asked() -> Asked | None:
-    """Return the line that asks for a value; None if no line of a script or library does."""
+def _query() -> Query | None:
+    """Return the line that reads a value; None if no line of a script or library does."""
     frame: Any = sys._getframe(1)
     while frame is not None and _between(frame.f_code.co_filename):
         frame = frame.f_back
@@ -180,7 +180,7 @@ def _asked() -> Asked | None:
         return None
     file, line = frame.f_code.co_filename, frame.f_lineno
     found = lines.of_file(file)
-    return Asked(
+    return Query(
         frame=frame,
         place=f"{_short(file)}:{line}",
         passes=found.passes.get(line),

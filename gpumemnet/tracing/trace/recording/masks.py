@@ -45,11 +45,7 @@ _POSITIVE = "_rad_positive_at_most"
 
 
 def at_most(mask: Tensor) -> int:
-    """Return the maximum number of elements that a mask chooses.
-
-    Args:
-        mask: Any tensor.
-    """
+    """Return the maximum number of elements that a mask chooses."""
     known = getattr(mask, _KNOWN, None)
     return (
         mask.numel() if known is None or not 0 <= known[1] == _version(mask) else min(known[0], mask.numel())

@@ -14,11 +14,7 @@ COUNT = 32
 
 
 def further_bytes(recorder: Recorder) -> int:
-    """Return what a script's further streams may hold where it makes them again and again, each as much as the most.
-
-    Args:
-        recorder: Holds complete steps.
-    """
+    """Return what a script's further streams may hold where it makes them again and again, each as much as the most."""
     of = recorder.pool_of
     held = [
         replay(each for each in recorder.events if of.get(each[0]) == pool).reserved_bytes

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gpumemnet.gpu_memory.allocator.events import Event
+from gpumemnet.gpu_memory.allocator.events import AllocatorCall
 from gpumemnet.tracing.trace.cuda.older import POLLED, tree_leaves, watched
 from gpumemnet.tracing.trace.cuda.tensors import local, on_cuda, unfolds
 from gpumemnet.tracing.trace.recording.assume import Assumptions
@@ -50,7 +50,7 @@ class Recorder(TorchDispatchMode):
 
     def __init__(self, workspaces: Workspaces) -> None:
         super().__init__()
-        self.events: list[Event] = []
+        self.events: list[AllocatorCall] = []
         self.phase_starts: list[tuple[int, str]] = []
         self.phase = "parameters"
         self.phase_of: dict[int, str] = {}
@@ -76,7 +76,7 @@ class Recorder(TorchDispatchMode):
         if self._aside:
             return func(*args, **kwargs)
         if POLLED:
-            self._sweep()
+            self._record_ended()
         replaced = self.assumptions.answer(func, args, kwargs)
         out = func(*args, **kwargs) if replaced is None else replaced[0]
         requests = self._workspaces.of(func, args, kwargs, out)
@@ -111,7 +111,7 @@ class Recorder(TorchDispatchMode):
     def enter(self, phase: str) -> None:
         """Begin a phase."""
         if POLLED:
-            self._sweep()
+            self._record_ended()
         self.phase = phase
         self.assumptions.enter(phase)
         self.phase_starts.append((len(self.events), phase))
@@ -228,7 +228,7 @@ class Recorder(TorchDispatchMode):
         if not self._finished:
             self._freed(key)
 
-    def _sweep(self) -> None:
+    def _record_ended(self) -> None:
         """Record storages that ended since the last call, where nothing notifies; a sum's first operand comes first."""
         ended = [address for address, live in self._live.items() if live.ref.expired()]
         first = None if self._pending_sum is None else self._pending_sum[1]

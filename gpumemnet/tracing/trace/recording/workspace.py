@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from gpumemnet.gpu_memory.cudnn import reduction
 from gpumemnet.gpu_memory.rules import numbers
-from gpumemnet.tracing.trace.recording import convolution, reduction
+from gpumemnet.tracing.trace.recording import convolution
 from gpumemnet.tracing.trace.recording.request import Request
 
 aten = torch.ops.aten
@@ -37,6 +38,18 @@ REDUCTIONS = {
 FEW_INDICES = 3072
 """Up to this count the gradient of an embedding is summed without sorting (aten/src/ATen/native/cuda/Embedding.cu)."""
 ROWS_PER_THREAD, WARP = 10, 32
+
+
+def reduction_bytes(x: torch.Tensor, dims: Sequence[int] | None) -> int:
+    """Return the size of the buffer for reducing a tensor.
+
+    Args:
+        x: Tensor to reduce.
+        dims: The dimensions; None or empty for all.
+    """
+    reduced = {d % x.dim() for d in dims} if dims else set(range(x.dim()))
+    sizes = ((x.stride(d), x.shape[d], d in reduced) for d in range(x.dim()) if x.shape[d] > 1)
+    return reduction.buffer_bytes(tuple(sizes))
 
 
 def softmax_backward(args: Any, out: torch.Tensor) -> int:
@@ -157,7 +170,7 @@ class Workspaces:
             return [Request(n_bytes=n_bytes, what=func.__name__)]
         if func in REDUCTIONS:
             dims = args[REDUCTIONS[func]] if len(args) > REDUCTIONS[func] else None
-            n_bytes = reduction.buffer_bytes(args[0], dims) if args[0].device.type == "cuda" else 0
+            n_bytes = reduction_bytes(args[0], dims) if args[0].device.type == "cuda" else 0
             return [Request(n_bytes=n_bytes, what="reduction")] if n_bytes else []
         return []
 

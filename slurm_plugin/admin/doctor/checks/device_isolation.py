@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, warn
-from slurm_plugin.admin.doctor.fixes import Change, FixAction, record, setting
+from slurm_plugin.admin.doctor.fixes import FixAction, LineChange, record, setting
 from slurm_plugin.admin.doctor.slurm_state import (
     in_slurm_folder,
+    rad_toml,
     sharing,
 )
 from slurm_plugin.core.booking.gres_text import parse_gres
@@ -27,6 +28,10 @@ def check_apart(facts: Facts) -> Iterator[Finding]:
     if constrained and not confined:
         text = "ConstrainDevices=yes does nothing without TaskPlugin=task/cgroup"
         yield warn("cgroup.conf", text, _unconfined(facts))
+    for name, partition in sharing(facts) if confined else ():
+        if partition.pin == "bound":
+            text = f'partition {name}: pin = "bound" may choose a GPU that cgroups keep from the job'
+            yield fail("rad.toml", text, rad_toml(facts, f"partition.{name}", "pin", '"auto"'))
     if facts.version is None or traits(facts.version).keeps_gpu_and_shard_apart:
         return
     if confined:
@@ -34,14 +39,14 @@ def check_apart(facts: Facts) -> Iterator[Finding]:
         text += "; where that must stay, keep both kinds on different nodes, or upgrade to 23.11.5"
         yield fail("cgroup.conf", text, _unconfined(facts))
     elif not _gpus_have_topology(facts):
-        text = "this Slurm gives a GPU with shards in use to a whole-GPU job, and the Prolog must put that job back"
+        text = "this Slurm gives a GPU with shards in use to a whole-GPU job, so the Prolog must requeue that job"
         words = (
             "Type=NAME on each GPU's line, and the same in slurm.conf (Gres=gpu:NAME:4,...): it is rare then"
         )
         yield warn("gres.conf", text, _typed(facts) or words)
 
 
-def _unconfined(facts: Facts) -> Change:
+def _unconfined(facts: Facts) -> LineChange:
     return setting(facts.cgroup, in_slurm_folder(facts, "cgroup.conf"), "ConstrainDevices", "no")
 
 

@@ -32,11 +32,7 @@ def check_gpu_memory(facts: Facts) -> Iterator[Finding]:
 
 
 def check_kinds(facts: Facts) -> Iterator[Finding]:
-    """Check the GPU types of every partition that shares and has no table for each type.
-
-    Args:
-        facts: The collected facts.
-    """
+    """Check the GPU types of every partition that shares and has no table for each type."""
     known = partitions(facts)
     for name, partition in sharing(facts):
         if not partition.gpus:
@@ -61,8 +57,8 @@ def check_types(
     shown, table = ", ".join(types), f"partition.{name}"
     if partition.gpu_type in types:
         others = ", ".join(kind for kind in types if kind != partition.gpu_type)
-        asked = f"gpu:{partition.gpu_type}:1"
-        text = f"partition {name} has GPUs of type {others} too, and by its shards {asked} may land there"
+        request = f"gpu:{partition.gpu_type}:1"
+        text = f"partition {name} has GPUs of type {others} too, and by its shards {request} may land there"
         yield fail("rad.toml", text, rad_toml(facts, table, "gpu_type", '""'))
     elif partition.gpu_type:
         text = f"gpu_type of partition {name} is {partition.gpu_type!r}, and Slurm's is {shown}"

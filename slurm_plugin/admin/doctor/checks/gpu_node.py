@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 from slurm_plugin.admin.doctor.facts import Facts
@@ -14,6 +15,7 @@ from slurm_plugin.admin.doctor.slurm_state import (
 )
 from slurm_plugin.admin.server_choices import CHOICES, others
 from slurm_plugin.core.units import human
+from slurm_plugin.mps.daemon import LONGEST_RUN_FOLDER
 from slurm_plugin.slurm.files.conf_files import enforces_accounts
 
 
@@ -124,10 +126,18 @@ def _gpus_in(facts: Facts, mode: str) -> list[str]:
 
 
 def _check_pipes(facts: Facts) -> Iterator[Finding]:
-    """Check that the folder of the MPS pipes allows access for single users."""
+    """Check that the folder of the MPS pipes allows access for single users, and that its sockets' paths fit."""
     if facts.acls is False:
         text = (
             "the file system of paths.run has no access control lists: "
             "shared jobs run without MPS and without enforced limits"
         )
         yield fail("MPS", f"{text}; a tmpfs has them", rad_toml(facts, "paths", "run", '"/run/rad"'))
+    run = "" if facts.config is None else facts.config.paths.run
+    if len(os.fsencode(run)) > LONGEST_RUN_FOLDER:
+        text = (
+            f"paths.run = {run!r} is too long for the sockets of MPS, which lie under it: "
+            "shared jobs may run without MPS and without enforced limits"
+        )
+        fix = rad_toml(facts, "paths", "run", '"/run/rad"')
+        yield fail("MPS", f"{text}; at most {LONGEST_RUN_FOLDER} bytes", fix)

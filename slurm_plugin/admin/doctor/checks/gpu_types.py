@@ -14,11 +14,7 @@ from slurm_plugin.core.config.load import PartitionConfig
 
 
 def types_of(row: Mapping[str, str]) -> set[str]:
-    """Return the types of a node's GPUs, without MIG instances; "" for GPUs without a type.
-
-    Args:
-        row: The node's properties.
-    """
+    """Return the types of a node's GPUs, without MIG instances; "" for GPUs without a type."""
     return {item.type or "" for item in whole_gpus(row)}
 
 

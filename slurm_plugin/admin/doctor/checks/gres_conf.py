@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, warn
-from slurm_plugin.admin.doctor.fixes import Change, FixAction, record
+from slurm_plugin.admin.doctor.fixes import FixAction, LineChange, record
 from slurm_plugin.admin.doctor.gres_lines import is_instance, missing_lines, shard_lines
 from slurm_plugin.admin.doctor.slurm_state import (
     gpu_nodes,
@@ -150,7 +150,7 @@ def _check_sums(facts: Facts) -> Iterator[Finding]:
         text = f"{without[0]} has shards in slurm.conf, and none here: slurmctld drains it"
         new = shard_lines(facts, without)
         words = "add Name=shard Count=... File=... for its GPUs"
-        fix = Change(path=in_slurm_folder(facts, "gres.conf"), new="\n".join(new)) if new else words
+        fix = LineChange(path=in_slurm_folder(facts, "gres.conf"), new="\n".join(new)) if new else words
         yield fail("gres.conf", text, fix)
     for node, row in nodes(facts).items():
         stated = shards_of(row)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, ok, unseen, warn
-from slurm_plugin.admin.doctor.fixes import Change, command
+from slurm_plugin.admin.doctor.fixes import LineChange, command
 from slurm_plugin.admin.doctor.slurm_state import in_slurm_folder
 from slurm_plugin.admin.own_files.steps import left_alone
 from slurm_plugin.admin.own_files.templates import lua_folder
@@ -66,7 +66,7 @@ def check_lua(facts: Facts) -> Iterator[Finding]:
         elif not re.search(rf"""(?m)^[^-\n]*require\W+{_LUA_MODULES[name]}\b""", text):
             new = _CALLS[name].format(folder=path.parent)
             returns = [n for n, line in enumerate(text.splitlines(), 1) if re.match(r"return\b", line)]
-            fix = Change(path=path, first=returns[-1] if returns else 0, new=new)
+            fix = LineChange(path=path, first=returns[-1] if returns else 0, new=new)
             yield loss(f"{name}.lua", "a script of the site's own that does not call RAD", fix)
         else:
             yield _called(facts, name, path, loss, then)
@@ -122,5 +122,5 @@ def _sockets(facts: Facts) -> Iterator[Finding]:
     if facts.lua_sockets:
         yield ok("Lua sockets", f"for Lua {', '.join(facts.lua_sockets)}")
     else:
-        text = "not found: on a controller, job_submit.lua cannot reach radd and leaves every job as it is"
-        yield warn("Lua sockets", text, "apt install lua-socket, or dnf install lua-posix")
+        text = "not found: on a controller, job_submit.lua cannot reach radd and submits every job unchanged"
+        yield warn("Lua sockets", text, "apt install lua-posix, or dnf install lua-posix")

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, ok, warn
-from slurm_plugin.admin.doctor.fixes import Change, FixAction, command, record
+from slurm_plugin.admin.doctor.fixes import FixAction, LineChange, command, record
 from slurm_plugin.admin.doctor.slurm_state import (
     cpus_of,
     gpu_nodes,
@@ -47,7 +47,7 @@ def check_names(facts: Facts) -> Iterator[Finding]:
         yield fail("rad.toml", text, rad_toml(facts, "", "default_partition", f'"{default}"'))
 
 
-def _renamed(facts: Facts, name: str, known: list[str]) -> Change | str:
+def _renamed(facts: Facts, name: str, known: list[str]) -> LineChange | str:
     config = facts.config
     free = [each for each in known if config is None or each not in config.partitions]
     lines = lines_of(facts.config_text)
@@ -57,13 +57,13 @@ def _renamed(facts: Facts, name: str, known: list[str]) -> Change | str:
     nearest = difflib.get_close_matches(name, free, n=1, cutoff=0.0)
     if not at or not nearest:
         return "remove it, or name the intended partition"
-    return Change(path=facts.config_path, first=at[0], count=1, new=f"[partition.{nearest[0]}]")
+    return LineChange(path=facts.config_path, first=at[0], count=1, new=f"[partition.{nearest[0]}]")
 
 
 def check_partitions(facts: Facts) -> Iterator[Finding]:
     """Check that a partition with sharing allows several jobs on one node."""
     known = partitions(facts)
-    for name, _ in sharing(facts):
+    for name, partition in sharing(facts):
         if name not in known:
             continue
         row = known[name]
@@ -77,17 +77,22 @@ def check_partitions(facts: Facts) -> Iterator[Finding]:
                 text = f"partition {name} has no node with GPUs in its Gres: nothing is shared there"
                 words = f"Gres=gpu:...,shard:... on its nodes, or no collocate in [partition.{name}]"
             yield fail("slurm.conf", text, words)
-        yield from _name_others(facts, name)
+        yield from _check_others(facts, name, partition)
 
 
-def _name_others(facts: Facts, name: str) -> Iterator[Finding]:
-    """Name the partitions on the same GPU nodes that rad.toml does not name: placement changes there."""
+def _check_others(facts: Facts, name: str, partition: PartitionConfig) -> Iterator[Finding]:
+    """Check which GPU a job gets on nodes that also serve a partition without sharing (`pin_of` in node/facts.py)."""
     known = partitions(facts)
     own = gpu_nodes(facts, known[name]).keys()
-    managed = {} if facts.config is None else facts.config.partitions
+    managed = {each for each, _ in sharing(facts)}
     others = [each for each, row in known.items() if each not in managed and own & members(facts, row).keys()]
-    if others:
-        text = f"partition {name} has nodes in common with {', '.join(others)}, which rad.toml does not name"
+    if not others:
+        return
+    text = f"partition {name} has nodes in common with {', '.join(others)}, where jobs share no GPU"
+    if partition.pin == "bound":
+        text += '; pin = "bound" may move a shared job to a GPU that Slurm gives to a job there'
+        yield warn("rad.toml", text, rad_toml(facts, f"partition.{name}", "pin", '"auto"'))
+    else:
         yield ok("partitions", f"{text}: on these nodes each job stays on the GPU that Slurm chose")
 
 
@@ -112,7 +117,7 @@ def _check_memory_default(facts: Facts, name: str, row: Mapping[str, str]) -> It
         for node in gpu_nodes(facts, row).values()
         if node.get("realmemory", "").isdigit() and (cpus := cpus_of(node))
     ]
-    fix: Change | str = "DefMemPerCPU=... in slurm.conf: a node's memory over its CPUs"
+    fix: LineChange | str = "DefMemPerCPU=... in slurm.conf: a node's memory over its CPUs"
     yield warn("slurm.conf", text, slurm_conf(facts, "DefMemPerCPU", str(min(each))) if each else fix)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,7 +22,7 @@ from slurm_plugin.admin.doctor.checks.slurmd_detected import check_detected
 from slurm_plugin.admin.doctor.checks.standby import check_standby
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, warn
-from slurm_plugin.admin.doctor.fixes import Change, command
+from slurm_plugin.admin.doctor.fixes import LineChange, command
 from slurm_plugin.admin.doctor.slurm_state import (
     gpu_nodes,
     gpus_of,
@@ -50,11 +52,12 @@ def _at_the_source(facts: Facts, finding: Finding) -> Finding:
     """Return a finding with its fix moved to the source: slurmctld overwrites what is changed on this machine."""
     here = in_slurm_folder(facts, "slurm.conf")
     if not any(
-        isinstance(action, Change) and action.path.is_relative_to(here.parent) for action in finding.actions
+        isinstance(action, LineChange) and action.path.is_relative_to(here.parent)
+        for action in finding.actions
     ):
         return finding
     lines = [
-        f"{action.path.name}: {action.new}" if isinstance(action, Change) else str(action)
+        f"{action.path.name}: {action.new}" if isinstance(action, LineChange) else str(action)
         for action in finding.actions
     ]
     words = "on the controller, where the originals are, then scontrol reconfigure:"
@@ -102,10 +105,10 @@ def _fixed(facts: Facts) -> Fix:
             change = rad_toml(facts, place, key, "")
             if line := _line(facts, change):
                 return replace(change, new=f"#{line}")
-    return "correct the key that is named, or run: rad install"
+    return "correct what is named"
 
 
-def _line(facts: Facts, change: Change) -> str:
+def _line(facts: Facts, change: LineChange) -> str:
     return lines_of(facts.config_text)[change.first - 1] if change.count else ""
 
 
@@ -118,7 +121,7 @@ def _a_partition(facts: Facts) -> Fix:
                 return rad_toml(facts, f"partition.{name}", "collocate", "true")
             each = min(shards_of(node) // gpus_of(node) for node in ready)
             new = f"[partition.{name}]\ncollocate = true\nshards_per_gpu = {each}"
-            return Change(path=facts.config_path, new=new)
+            return LineChange(path=facts.config_path, new=new)
     return "add [partition.NAME] with collocate = true"
 
 
@@ -155,13 +158,13 @@ def check_controller(facts: Facts) -> Iterator[Finding]:
         yield unseen("radd", "its socket is not on this machine; look on the controller")
     elif facts.radd == "ok":
         yield ok("radd", "answers")
+    elif os.strerror(errno.EACCES) in (facts.radd or ""):
+        yield unseen("radd", "only root and SlurmUser may ask it")
     else:
         verb = "restart" if facts.units.get("radd", "active") == "active" else "enable --now"
         yield fail("radd", facts.radd or "no answer", command(f"systemctl {verb} radd"))
     if facts.undecided:
-        text = (
-            f"{facts.undecided} submissions went undecided, as radd heard since it started, some within a day"
-        )
+        text = f"{facts.undecided} submissions went undecided, as reported to radd since it started, some within a day"
         yield warn(
             "radd",
             text,
@@ -179,6 +182,9 @@ def check_daemons(facts: Facts) -> Iterator[Finding]:
         if facts.config is not None and differs(settings, facts.settings):
             text = f"it runs with other settings than {facts.config_path}"
             yield fail(unit, text, command(f"systemctl reload {unit}"))
+    if facts.version is not None and facts.radd_slurm not in ("", written(facts.version)):
+        text = f"slurmctld {facts.radd_slurm} runs, as far as radd knows, and {written(facts.version)} is installed"
+        yield fail("Slurm", text, command("systemctl restart slurmctld"))
     if facts.closed_log:
         text = f"SlurmUser may not write to {facts.closed_log}: radd's events are in the journal alone, and not counted"
         user = "" if facts.slurm is None else facts.slurm.settings.get("slurmuser", "")

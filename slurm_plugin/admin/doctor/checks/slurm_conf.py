@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, Fix, fail, ok, unseen, warn
-from slurm_plugin.admin.doctor.fixes import Change, command
+from slurm_plugin.admin.doctor.fixes import LineChange, command
 from slurm_plugin.admin.doctor.slurm_state import in_slurm_folder, rad_toml, sharing, slurm_conf
 from slurm_plugin.slurm.node.hook_scripts import is_pattern, lines_of, scripts_of
 from slurm_plugin.slurm.versions import DEFAULT_PARAMETERS, OLDEST, SPREADING, traits
@@ -38,6 +39,10 @@ def check_slurm_conf(facts: Facts) -> Iterator[Finding]:
     if facts.slurm is None or facts.slurm_conf_path is None:
         yield unseen("slurm.conf", "not found here; set paths.slurm_conf in rad.toml")
         return
+    if facts.slurm_conf_of_shell:
+        text = "only SLURM_CONF of this shell names it; radd, rad-monitor and TaskProlog may not find it"
+        value = json.dumps(str(facts.slurm_conf_path))
+        yield fail("slurm.conf", text, rad_toml(facts, "paths", "slurm_conf", value))
     missing = [name for name in ("gpu", "shard") if name not in _words(facts, "GresTypes")]
     if missing:
         kinds = ",".join([*_words(facts, "GresTypes"), *missing])
@@ -194,16 +199,16 @@ def _started(facts: Facts, name: str, named: str, own_path: Path, text: str) -> 
         link = next((each for each in _LINKS if fnmatch(each, there.name)), "")
         if not link or is_pattern(str(there.parent)):
             return f"put a script that runs `exec {own_path}` where {named} finds it"
-        new = Change(path=there.with_name(link), new=f"#!/bin/sh\n[ ! -x {own_path} ] || exec {own_path}")
+        new = LineChange(path=there.with_name(link), new=f"#!/bin/sh\n[ ! -x {own_path} ] || exec {own_path}")
         return (new, command(f"chmod 755 {new.path}"))
     if at is not None and facts.version and traits(facts.version).joins_hooks and name != "TaskProlog":
         guard = in_slurm_folder(facts, "slurm.conf").parent / "rad" / own_path.name
-        return Change(path=at.path, first=at.first, new=f"{name}={guard}")
+        return LineChange(path=at.path, first=at.first, new=f"{name}={guard}")
     first = text.splitlines()[0] if text else ""
     if first.startswith("#!") and not _SHELL.match(first):
         return f"{named} is no shell script: name one that starts both, {own_path} and then {named}"
     refuses = " || exit $?" if name == "TaskProlog" else ""  # a requeued job must not start
-    return Change(
+    return LineChange(
         path=there,
         first=2 if first.startswith("#!") else 1,
         new=f"[ ! -x {own_path} ] || {own_path}{refuses}",

@@ -8,6 +8,7 @@ from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding, fail, ok, warn
 from slurm_plugin.admin.doctor.slurm_state import nodes, row_of, shards_of
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.units import counted
 
 
 def check_detected(facts: Facts) -> Iterator[Finding]:
@@ -22,7 +23,10 @@ def check_detected(facts: Facts) -> Iterator[Finding]:
         return
     row = known[name]
     configured = count_of(parse_gres(row.get("gres")), "gpu"), shards_of(row)
-    subject, detail = "detected", f"slurmd finds {found.gpus} GPUs and {found.shards} shards here"
+    subject, detail = (
+        "detected",
+        f"slurmd finds {counted(found.gpus, 'GPU')} and {counted(found.shards, 'shard')} here",
+    )
     if (found.gpus, found.shards) == configured:
         yield ok(subject, f"{detail}, as slurm.conf says of {name}")
     elif found.gpus < configured[0] or found.shards < configured[1]:

@@ -42,7 +42,7 @@ def check_shard_types(facts: Facts) -> Iterator[Finding]:
 
     Slurm gives shards the type in gres.conf, and a standby takes over its nodes' state including it. Without the type
     in slurm.conf 22.05.8 then counts no shard of the node, and 24.11.5 sets it to INVAL
-    (tests/cluster/test_standby.py).
+    (tests/cluster/slurm/test_standby.py).
     """
     if facts.slurm is None or len(facts.controllers) < 2:
         return

@@ -11,7 +11,7 @@ import recorded
 
 from gpumemnet import gpus
 from gpumemnet.calibration.fit import convolutions, derivations, segments, site_table
-from gpumemnet.calibration.fit.convolutions import FITTED, Sample
+from gpumemnet.calibration.fit.convolutions import FITTED, ConvolutionSample
 from gpumemnet.calibration.fit.parts import PARTS
 from gpumemnet.calibration.measure import convolutions as measure_convolutions
 from gpumemnet.errors import SetupError
@@ -46,7 +46,7 @@ DEVICE = {
 
 
 @pytest.fixture(scope="module")
-def samples() -> list[Sample]:
+def samples() -> list[ConvolutionSample]:
     return [
         derivations.sample(values)
         for sweep in recorded.sweeps()[:4]
@@ -97,7 +97,7 @@ def test_segments_of_another_form_are_left_alone(pairs: list[tuple[int, int]]) -
         segments.fit(pairs, ALLOCATOR)
 
 
-def test_recorded_convolutions_give_the_shipped_numbers(samples: list[Sample]) -> None:
+def test_recorded_convolutions_give_the_shipped_numbers(samples: list[ConvolutionSample]) -> None:
     assert len(samples) > 2000
     fitted = convolutions.fit(samples, CUDNN)
     assert {name: one.value for name, one in fitted.items()} == {name: CUDNN[name] for name in FITTED}
@@ -124,6 +124,7 @@ def drawn() -> list[dict[str, Any]]:
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "other"),
     [
@@ -139,7 +140,9 @@ def drawn() -> list[dict[str, Any]]:
 def test_another_gpus_numbers_are_found(name: str, other: int) -> None:
     truth = {**CUDNN, name: other}
     values = [derivations.sample(each) for each in drawn()]
-    fitted = convolutions.fit([Sample(one.plan, workspace_by(one.plan, truth)) for one in values], CUDNN)
+    fitted = convolutions.fit(
+        [ConvolutionSample(one.plan, workspace_by(one.plan, truth)) for one in values], CUDNN
+    )
     assert (fitted[name].value, fitted[name].decided) == (other, True)
     assert {rest: fitted[rest].value for rest in FITTED if rest != name} == {
         rest: CUDNN[rest] for rest in FITTED if rest != name

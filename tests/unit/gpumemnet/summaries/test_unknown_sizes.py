@@ -263,7 +263,7 @@ def test_rows_left_out_of_a_table_are_named() -> None:
     assert "left out here" in refusal(table(*rows, total=2570))
 
 
-def test_a_text_without_layers_asks_for_all_levels() -> None:
+def test_a_text_without_layers_requests_all_levels() -> None:
     assert "depth=99" in refusal("Wrapper(\n  (0): Reader({'words': 8})\n)\n")
 
 

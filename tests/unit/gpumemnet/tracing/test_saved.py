@@ -55,7 +55,7 @@ def file(tmp_path: Path) -> str:
     return str(path)
 
 
-def asked(file: str, words: str) -> ModelProfile:
+def profile_with(file: str, words: str) -> ModelProfile:
     said = parse_script(f"#!/bin/sh\n#RAD model={file} {words}\n", "job.sh")
     assert said is not None
     return profile_with_warnings(file, said.setup)[0]
@@ -85,14 +85,14 @@ def test_a_file_of_several_ranks_is_of_as_many_unless_the_user_says_otherwise(tm
     """NCCL is counted for them: that a job says nothing does not make it one of a single process."""
     path = tmp_path / "m.rad"
     path.write_text(replace(BY_COMMAND, profiles=(profile(64, gpus=2),)).to_text())
-    assert asked(str(path), "").gpus == profile_with_warnings(str(path), TrainingSetup())[0].gpus == 2
-    assert (asked(str(path), "gpus=1").gpus, asked(str(path), "gpus=4").gpus) == (1, 4)
+    assert profile_with(str(path), "").gpus == profile_with_warnings(str(path), TrainingSetup())[0].gpus == 2
+    assert (profile_with(str(path), "gpus=1").gpus, profile_with(str(path), "gpus=4").gpus) == (1, 4)
 
 
 def test_a_file_of_one_process_gets_the_copy_that_several_send(tmp_path: Path) -> None:
     path = tmp_path / "m.rad"
     path.write_text(BY_COMMAND.to_text())
-    one, four = asked(str(path), ""), asked(str(path), "gpus=4")
+    one, four = profile_with(str(path), ""), profile_with(str(path), "gpus=4")
     for name in ("gradient_bytes", "allocated_bytes", "reserved_bytes"):
         assert getattr(four, name) - getattr(one, name) == one.parameter_bytes > 0
     setup = TrainingSetup(gpus=4, stated=frozenset({"gpus"}))
@@ -106,8 +106,8 @@ def test_ranks_that_share_a_model_are_not_fewer_than_they_were(tmp_path: Path) -
     path.write_text(divided.to_text())
     assert SavedProfile.from_text(path.read_text(), path="m.rad") == divided
     with pytest.raises(SummaryError, match=r"for 4 ranks that share the model \(FSDP\), not 2.*with ranks=2"):
-        asked(str(path), "gpus=2")
-    assert asked(str(path), "gpus=8").reserved_bytes == divided.profiles[0].reserved_bytes
+        profile_with(str(path), "gpus=2")
+    assert profile_with(str(path), "gpus=8").reserved_bytes == divided.profiles[0].reserved_bytes
     (warning,) = (w for w in profile_with_warnings(str(path), TrainingSetup())[1] if "FSDP" in w)
     assert warning == "its 4 ranks share the model (FSDP): start no fewer"
 
@@ -115,12 +115,12 @@ def test_ranks_that_share_a_model_are_not_fewer_than_they_were(tmp_path: Path) -
 def test_what_travels_fits_a_comment(file: str) -> None:
     huge = profile(128, reserved_bytes=1 << 44, saved_bytes=1 << 44, parameters=1 << 41)
     assert len(huge.to_text()) <= MAX_TEXT
-    assert ModelProfile.from_text(asked(file, "").to_text()) == SAVED.profiles[1]
+    assert ModelProfile.from_text(profile_with(file, "").to_text()) == SAVED.profiles[1]
 
 
 def test_what_is_not_said_is_as_in_the_file(file: str) -> None:
-    assert asked(file, "") == SAVED.profiles[1]
-    assert asked(file, "optimizer=adamw precision=amp batch_size=128") == SAVED.profiles[2]
+    assert profile_with(file, "") == SAVED.profiles[1]
+    assert profile_with(file, "optimizer=adamw precision=amp batch_size=128") == SAVED.profiles[2]
 
 
 def test_between_two_batch_sizes_is_the_straight_line(file: str) -> None:
@@ -146,7 +146,7 @@ def test_another_training_is_answered_with_what_makes_the_right_file(
 ) -> None:
     Path(file).write_text(saved.to_text())
     with pytest.raises(SummaryError) as caught:
-        asked(file, words)
+        profile_with(file, words)
     assert problem in str(caught.value)
     fix = caught.value.fix
     if saved.command:
@@ -162,7 +162,7 @@ def test_another_training_is_answered_with_what_makes_the_right_file(
 
 def test_a_saved_profile_that_says_no_is_not_the_default(file: str) -> None:
     """Checkpointing stated as off agrees with a file made without it."""
-    assert asked(file, "gradient_checkpointing=no") == SAVED.profiles[1]
+    assert profile_with(file, "gradient_checkpointing=no") == SAVED.profiles[1]
 
 
 def test_the_estimate_is_base_and_what_the_allocator_reserved(file: str) -> None:
@@ -187,7 +187,7 @@ def test_radd_answers_for_a_trace_whatever_estimator_the_site_has_chosen() -> No
     assert answers == {"trace"}
 
 
-def test_an_estimator_of_texts_is_not_asked_about_a_trace(file: str) -> None:
+def test_an_estimator_of_texts_refuses_a_trace(file: str) -> None:
     with pytest.raises(SetupError, match="horus reads a model summary, not a saved trace"):
         for_summary(file, TrainingSetup(), gpu="h200", estimator="horus")
 
@@ -239,7 +239,7 @@ def test_what_was_not_written_here_is_refused_in_one_line(text: str, problem: st
     assert "\n" not in str(caught.value)
 
 
-def test_a_submission_stamps_it_and_radd_books_it(file: str) -> None:
+def test_a_submission_adds_it_to_the_comment_and_radd_books_it(file: str) -> None:
     """The way of `#RAD model=m.rad`: read as the user on the login node, a text in the comment, evaluated by radd."""
     from slurm_plugin.core.records.submission import UserDirectives
     from slurm_plugin.directives import profile_of

@@ -13,14 +13,15 @@ import pytest
 
 import gpumemnet
 from gpumemnet.errors import TraceError
-from gpumemnet.tracing.script.bounds import CPU_SHARE, MAX_FILE_BYTES, cleaned_up
-from gpumemnet.tracing.script.start import Limits, Untraced, run
+from gpumemnet.tracing.script.bounds import CPU_SHARE, cleaned_up
+from gpumemnet.tracing.script.files import MAX_FILE_BYTES
+from gpumemnet.tracing.script.start import ScriptLimits, Untraced, run
 from gpumemnet.units import MIB
 
 pytestmark = pytest.mark.slow
 
 
-def ran(code: str, limits: Limits | None = None) -> Untraced:
+def ran(code: str, limits: ScriptLimits | None = None) -> Untraced:
     found = run([sys.executable, "-c", code], environment=os.environ, limits=limits)
     assert isinstance(found, Untraced)
     return found
@@ -42,9 +43,12 @@ def test_time_is_bounded_and_all_processes_are_ended() -> None:
     """Those, too, that left session and environment behind."""
     mark = f"600.{os.getpid()}"  # a shell starts at once, on a busy machine too
     command = ["/bin/sh", "-c", f"sleep {mark} & env -i setsid sleep {mark} & wait"]
-    found = run(command, environment=os.environ, limits=Limits(seconds=5))
+    found = run(command, environment=os.environ, limits=ScriptLimits(seconds=5))
     assert isinstance(found, Untraced)
-    assert found.why == "its optimizer made no two steps within 5 s"
+    assert found.why == (
+        "its optimizer made no two steps within 5 s, the limit of a trace: prepare data beforehand, "
+        "or trace it with less"
+    )
     assert not running(mark)
 
 
@@ -82,7 +86,7 @@ time.sleep(600)
 def test_nothing_starts_once_rad_estimate_was_killed_while_it_starts_it(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    """The new process has not yet asked for a signal when its parent dies."""
+    """The new process has not yet requested a signal when its parent dies."""
     mark = f"RAD_EARLY_{os.getpid()}_{number}"
     rads = """
 import os, sys, time
@@ -120,7 +124,7 @@ run(sys.argv[2:], environment=os.environ, ways=[lambda *_: Slow()])
     assert number is signal.SIGKILL or not list(tmp_path.glob("rad-script-*"))
 
 
-def test_who_ignores_a_hang_up_goes_on_ignoring_it() -> None:
+def test_a_script_that_ignores_a_hang_up_goes_on_ignoring_it() -> None:
     before = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGHUP, signal.SIGTERM)}
     try:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -145,17 +149,20 @@ def test_whose_own_way_of_ending_is_set_keeps_it() -> None:
 
 def test_each_process_has_an_end_of_its_own_for_when_no_job_is_left_to_end_it() -> None:
     code = "import resource; print(resource.getrlimit(resource.RLIMIT_CPU))"
-    assert ran(code, Limits(seconds=90)).why.endswith(f"({90 * CPU_SHARE:.0f}, {90 * CPU_SHARE:.0f})")
+    assert ran(code, ScriptLimits(seconds=90)).why.endswith(f"({90 * CPU_SHARE:.0f}, {90 * CPU_SHARE:.0f})")
 
 
 def test_memory_is_bounded() -> None:
     code = "import time; held = b'x' * (400 << 20); time.sleep(600)"
-    assert "GiB of memory" in ran(code, Limits(seconds=120, resident_bytes=200 * MIB)).why
+    why = ran(code, ScriptLimits(seconds=120, resident_bytes=200 * MIB)).why
+    assert "GiB of memory, the limit of a trace: trace it with less data" in why
 
 
 def test_processes_are_bounded() -> None:
     code = "import os, time\nfor _ in range(80):\n  if not os.fork(): break\ntime.sleep(600)"
-    assert ran(code, Limits(seconds=120)).why == "it started more than 64 processes"
+    assert ran(code, ScriptLimits(seconds=120)).why == (
+        "it started more than 64 processes, the limit of a trace: trace it with fewer"
+    )
 
 
 def test_a_file_is_bounded() -> None:
@@ -165,6 +172,21 @@ file = os.open('checkpoint', os.O_WRONLY | os.O_CREAT)
 print(os.write(file, bytes({MAX_FILE_BYTES} + 1)))
 """
     assert ran(code).why.endswith(f"its last words: {MAX_FILE_BYTES}")
+
+
+@pytest.mark.parametrize("by", ["Python", "another program"])
+def test_a_file_beyond_the_limit_is_named_with_the_limit_and_what_to_do(tmp_path: Path, by: str) -> None:
+    data = tmp_path / "data"
+    code = f"with open({str(data)!r}, 'wb') as file:\n for _ in range(257): file.write(bytes({MIB}))"
+    command = [sys.executable, "-c", code]
+    if by == "another program":  # it is killed, where Python gets an error
+        command = ["/bin/sh", "-c", f"head -c {MAX_FILE_BYTES + 1} /dev/zero > {data}"]
+    found = run(command, environment=os.environ)
+    assert isinstance(found, Untraced)
+    assert found.why == (
+        "it wrote more than 256 MiB into one file, the limit of a trace: write or download that file beforehand, "
+        "or only after two steps"
+    )
 
 
 def test_its_last_words_are_reported_in_one_line() -> None:

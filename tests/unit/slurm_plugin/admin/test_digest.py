@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from golden_texts import Golden
 from hypothesis import given
 from hypothesis import strategies as st
 
+from slurm_plugin.admin import observe_mode
 from slurm_plugin.admin.cli import main
 from slurm_plugin.admin.digest import DAY_S, Digest, as_json, as_text, digest_of
 from slurm_plugin.core.config.load import Config, PartitionConfig
@@ -101,7 +104,7 @@ def test_reruns_are_counted_by_how_the_run_before_ended() -> None:
     ],
     ids=str,
 )
-def test_who_is_not_named(more: dict[str, object]) -> None:
+def test_a_run_that_is_not_named(more: dict[str, object]) -> None:
     one = run(1, 9, 1, booked_bytes=30 * GIB)
     assert digest(one).overbooked and not digest(replace(one, **more)).overbooked  # type: ignore[arg-type]
 
@@ -149,6 +152,19 @@ def test_the_command_reads_the_history(tmp_path: Path) -> None:
     assert result.exit_code == 0 and json.loads(result.output)["version"] == 1
 
 
+def test_a_log_that_the_user_may_not_read_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    (tmp_path / "rad.toml").write_text(f'[paths]\nlog = "{tmp_path}"\n[partition.gpu]\ncollocate = false\n')
+    monkeypatch.setattr(observe_mode, "observed_in", refused)
+    result = CliRunner().invoke(main, ["digest", "--config", str(tmp_path / "rad.toml")])
+    assert result.exit_code == 2
+    assert "events.jsonl: Permission denied; run this on the controller, as root" in result.output
+
+
 RUNS = st.builds(
     lambda job, start, length, gpus, smact: run(
         job,
@@ -166,7 +182,7 @@ RUNS = st.builds(
 
 
 @given(runs=st.lists(RUNS, max_size=8))
-def test_no_more_is_held_than_whole_gpus_take_without_a_slowdown(runs: list[Run]) -> None:
+def test_no_more_is_allocated_than_whole_gpus_take_without_a_slowdown(runs: list[Run]) -> None:
     found = digest(*(replace(one, mean_smact=None) for one in runs))
     assert 0 <= found.held_h <= found.whole_h + 1e-6
     assert found.held_h <= max(1, len(runs)) * 3 * 7 * DAY_S / HOUR_S

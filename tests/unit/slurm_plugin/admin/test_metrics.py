@@ -12,13 +12,13 @@ import pytest
 from fakes import FakeClock
 
 from slurm_plugin.core.config.load import Config, Paths
-from slurm_plugin.core.history.site_quantiles import Limits
+from slurm_plugin.core.history.site_quantiles import QuantileLimits
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.monitor.export.hook_counts import HookCounts
 from slurm_plugin.slurm.queries.queue import WaitingJob
 
-LIMITS = Limits(lowest=(0.0,), highest=(1.0,), runs=90, models=40, users=9)
+LIMITS = QuantileLimits(lowest=(0.0,), highest=(1.0,), runs=90, models=40, users=9)
 telling = pytest.importorskip("slurm_plugin.admin.metrics")
 
 
@@ -50,7 +50,7 @@ def test_health_queue_and_events(tmp_path: Path):
     def look() -> object:
         looks.append(clock.now_s())
         now_s = clock.now_s()
-        return telling.Seen(
+        return telling.ControllerState(
             time_s=now_s,
             radd_up=True,
             radd_answer_s=0.002,
@@ -87,7 +87,7 @@ def test_a_look_from_cron_counts_what_happened_before(tmp_path: Path):
 
 
 def test_a_user_who_names_partitions_in_every_order_makes_no_new_series(tmp_path: Path):
-    seen = telling.Seen(
+    seen = telling.ControllerState(
         time_s=100.0,
         radd_up=True,
         radd_answer_s=0.002,
@@ -103,7 +103,9 @@ def test_a_user_who_names_partitions_in_every_order_makes_no_new_series(tmp_path
 
 def test_a_controller_where_nothing_answers(tmp_path: Path):
     clock = FakeClock()
-    seen = telling.Seen(time_s=0.0, radd_up=False, radd_answer_s=None, radd_leaves_jobs=False, waiting=None)
+    seen = telling.ControllerState(
+        time_s=0.0, radd_up=False, radd_answer_s=None, radd_leaves_jobs=False, waiting=None
+    )
     found = reported(telling.ControllerMetrics(lambda: seen, HookCounts(tmp_path), clock))
     assert found["rad_radd_up",] == 0 and found["rad_queue_known",] == 0
     assert ("rad_radd_answer_seconds",) not in found
@@ -130,7 +132,7 @@ def radd(tmp_path: Path) -> Iterator[Path]:
     listener.close()
 
 
-def test_radd_is_asked_over_its_socket(radd: Path):
+def test_radd_is_queried_over_its_socket(radd: Path):
     from slurm_plugin.admin.ask_radd import ask_radd
 
     answer = ask_radd(str(radd))

@@ -81,10 +81,15 @@ def test_the_command(tmp_path: Path) -> None:
     record(peaks_path(tmp_path), run(1, 9, 1))
     words = ["report", "--config", str(toml)]
     reported = CliRunner().invoke(main, [*words, "--user", str(USER), "--days", "100000"])
-    assert reported.exit_code == 0 and "4000000000: 1 jobs ended" in reported.output, reported.output
+    assert reported.exit_code == 0 and "4000000000: 1 job ended" in reported.output, reported.output
     for more in ([], ["7", "--user", "root"]):
         reported = CliRunner().invoke(main, [*words, *more])
-        assert reported.exit_code == 2 and "give a job id, files of runs, or --user NAME" in reported.output
+        assert reported.exit_code == 2 and "give a job id, or --user NAME" in reported.output
+    reported = CliRunner().invoke(main, ["report", "run.json", "--config", "/nowhere/rad.toml"])
+    assert reported.exit_code == 2
+    assert reported.output == (
+        "rad report: 'run.json' is no job id; give a number, or ARRAY_TASK for the task of an array\n"
+    )
     reported = CliRunner().invoke(main, [*words, "--user", "no such user"])
     assert reported.exit_code != 0 and "knows no user no such user" in str(reported.output) + str(
         reported.exception

@@ -67,7 +67,7 @@ def test_rounding_says_its_direction(n_bytes: int) -> None:
 
 
 @given(st.integers(0, 1 << 45), st.integers(1, 1 << 35))
-def test_shards_hold_what_they_are_asked_for(n_bytes: int, shard_bytes: int) -> None:
+def test_shards_hold_what_they_are_requested_for(n_bytes: int, shard_bytes: int) -> None:
     shards = shards_for(n_bytes, shard_bytes)
     assert shards >= 1
     assert shards * shard_bytes >= n_bytes

@@ -1,4 +1,4 @@
-"""Who is a victim, who is not, and what is remembered of it."""
+"""Which jobs are victims, which are not, and what is remembered of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.records.node import Diagnosis, Outcome
 from slurm_plugin.core.units import GIB, MIB
-from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incident_file import incidents_path, read_incidents, write_incidents
 from slurm_plugin.guard.incidents import (
     JOINED_S,
@@ -24,6 +23,7 @@ from slurm_plugin.guard.incidents import (
     incident_of,
     with_incidents,
 )
+from slurm_plugin.guard.violation import Violation
 
 NOW_S = 1_000_000.0
 ALICE, BOB = 1001, 1002
@@ -41,7 +41,7 @@ OOM = Outcome(kind="gpu-oom", pattern="pytorch", attempted_bytes=GIB, peak_bytes
 LOST = Ended(job_id=2, restart=0, gpus=("GPU-a",), limit_bytes=4 * GIB, outcome=OOM)
 
 
-def test_who_ran_out_of_memory_next_to_an_overrunning_job_is_a_victim():
+def test_a_job_that_ran_out_of_memory_next_to_an_overrunning_job_is_a_victim():
     assert diagnosis_of(LOST, (THEFT,), now_s=NOW_S) == Diagnosis(
         kind="victim", culprit=1, culprit_user_id=ALICE, detail=THEFT.detail
     )
@@ -56,13 +56,13 @@ def test_who_ran_out_of_memory_next_to_an_overrunning_job_is_a_victim():
         (replace(THEFT, least_free_bytes=3 * GIB + OVERHEAD_BYTES), replace(LOST, left_s=NOW_S - 2)),
     ],
     ids=[
-        "as much was left as it asked for",
+        "as much was left as it requested",
         "exactly what it booked",
         "no monitor saw its peak",
-        "what it held is free again",
+        "what it used is free again",
     ],
 )
-def test_who_is_one_by_a_hair(incident: Incident, ended: Ended):
+def test_a_victim_by_a_narrow_margin(incident: Incident, ended: Ended):
     diagnosis = diagnosis_of(ended, (incident,), now_s=NOW_S)
     assert diagnosis is not None and diagnosis.kind == "victim"
 
@@ -91,18 +91,18 @@ def test_who_is_one_by_a_hair(incident: Incident, ended: Ended):
         "enough was left",
         "by itself",
         "nothing was taken",
-        "it asked for more than it booked",
+        "it requested more than it booked",
         "it had all that it booked",
         "it said nothing of memory",
         "host memory",
-        "a little more was left than it asked for",
+        "a little more was left than it requested",
         "a little more than it booked",
-        "a little more than it held is free again",
+        "a little more than it used is free again",
         "it was still there, and enough was left",
         "its user ended it",
     ],
 )
-def test_who_is_none(incident: Incident, ended: Ended):
+def test_a_job_that_is_no_victim(incident: Incident, ended: Ended):
     assert diagnosis_of(ended, (incident,), now_s=NOW_S) is None
 
 
@@ -116,7 +116,7 @@ def test_a_whole_gpu_that_an_unmanaged_process_sat_on():
     assert (diagnosis.kind, diagnosis.culprit, diagnosis.culprit_user_id) == ("victim", None, BOB)
 
 
-def test_only_who_was_on_the_server_is_a_victim_of_its_end():
+def test_only_clients_of_the_server_are_victims_of_its_end():
     fault = replace(THEFT, kind="server", victims=(2, 3))
     failed = replace(LOST, outcome=Outcome(kind="failed"))
     diagnosis = diagnosis_of(failed, (fault,), now_s=NOW_S)
@@ -139,10 +139,10 @@ def test_whose_fault_it_was_is_no_victim_of_the_server_that_ended_with_it():
     assert diagnosis_of(failed, (long_ago, server), now_s=NOW_S) is not None, "this end has another cause"
 
 
-def test_who_ends_his_server_in_each_run_is_its_victim_a_few_times_only():
+def test_a_job_that_ends_its_server_in_each_run_is_its_victim_a_few_times_only():
     """Is unknown to RAD why it ended: a job that does it was run again twenty times, each time to its end.
 
-    One that was put back or preempted twenty times before is a victim all the same.
+    One that was requeued or preempted twenty times before is a victim all the same.
     """
     server = replace(THEFT, kind="server", culprit=None, culprit_user_id=None, victims=(2,))
     failed = replace(LOST, outcome=Outcome(kind="failed"))
@@ -157,7 +157,7 @@ def test_who_ends_his_server_in_each_run_is_its_victim_a_few_times_only():
 
 
 @pytest.mark.parametrize("rerun", [True, False])
-def test_who_was_stopped_is_reported_so_and_is_no_victim(rerun: bool):
+def test_a_job_that_was_stopped_is_reported_so_and_is_no_victim(rerun: bool):
     stopped = replace(THEFT, stopped=True, rerun=rerun)
     other = replace(THEFT, culprit=9, gpu="GPU-a")
     ended = replace(LOST, job_id=1)
@@ -174,7 +174,9 @@ def test_what_was_seen_before_the_clock_was_set_back_hurts_no_job_now(kind: str)
     old = replace(THEFT, kind=kind, victims=(2,), first_s=NOW_S + 3590, last_s=NOW_S + 3600)
     assert diagnosis_of(LOST, (old,), now_s=NOW_S) is None
     stopped = replace(old, stopped=True)
-    assert with_incidents((stopped,), (), now_s=NOW_S) == (stopped,), "who was just stopped is still told why"
+    assert with_incidents((stopped,), (), now_s=NOW_S) == (stopped,), (
+        "a job just stopped still gets the reason"
+    )
     again = replace(old, first_s=NOW_S, last_s=NOW_S)
     assert len(with_incidents((stopped,), (again,), now_s=NOW_S)) == 2, "and what begins now is another"
 
@@ -216,7 +218,7 @@ def test_the_file(tmp_path: Path):
     [("requeue", True, True), ("requeue", False, False), ("end", True, False)],
 )
 def test_a_job_runs_again_only_if_it_was_stopped_for_that(response: str, stopped: bool, rerun: bool):
-    finding = Finding(
+    violation = Violation(
         kind="memory",
         gpu="GPU-a",
         job_id=1,
@@ -228,7 +230,7 @@ def test_a_job_runs_again_only_if_it_was_stopped_for_that(response: str, stopped
         processes=(Process(pid=1, started_ticks=1),),
         response=response,  # type: ignore[arg-type]
     )
-    assert incident_of(finding, now_s=NOW_S, stopped=stopped).rerun == rerun
+    assert incident_of(violation, now_s=NOW_S, stopped=stopped).rerun == rerun
 
 
 def test_what_was_decided_once_stays_while_the_same_goes_on():

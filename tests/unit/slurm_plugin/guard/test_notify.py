@@ -8,13 +8,13 @@ import pytest
 from fakes import FakeSlurm
 
 from slurm_plugin.core.comments.admin_comment import Note, read_signed, signed_note
-from slurm_plugin.guard.finding import Finding
+from slurm_plugin.guard.violation import Violation
 from slurm_plugin.slurm.control import JobChange, JobView
 from slurm_plugin.slurm.warning import warn
 
 KEY = b"k" * 32
 JOB = JobView(job_id=7, user_id=1000, state="RUNNING", restarts=2)
-FINDING = Finding(
+VIOLATION = Violation(
     kind="memory",
     gpu="GPU-0",
     job_id=7,
@@ -27,17 +27,17 @@ FINDING = Finding(
 )
 
 
-def written(finding: Finding, job: JobView) -> list[str | None]:
+def written(violation: Violation, job: JobView) -> list[str | None]:
     slurm = FakeSlurm(job)
-    warn(7, finding.sentence(), slurm, restart=finding.restart, key=KEY)  # type: ignore[arg-type]
+    warn(7, violation.sentence(), slurm, restart=violation.restart, key=KEY)  # type: ignore[arg-type]
     return [change.admin_comment for _, change in slurm.reported if isinstance(change, JobChange)]
 
 
 def test_a_warning_is_signed_for_the_run_and_teaches_nothing() -> None:
-    (text,) = written(FINDING, JOB)
+    (text,) = written(VIOLATION, JOB)
     assert text is not None
     note = read_signed(text, job_id=7, user_id=1000, key=KEY)
-    assert note == Note(event="warned", restart=2, detail=FINDING.sentence())
+    assert note == Note(event="warned", restart=2, detail=VIOLATION.sentence())
     assert read_signed(text, job_id=7, user_id=1001, key=KEY) is None
 
 
@@ -46,10 +46,10 @@ def test_a_warning_carries_on_what_was_counted_under_a_signature(signed: bool) -
     """A job could otherwise have itself warned, and its MPS server's ends would begin again at none."""
     before = Note(event="recovered", restart=2, start_in_s=0, server_ends=2)
     text = signed_note(before, job_id=7, user_id=1000, key=KEY if signed else None)
-    (after,) = written(FINDING, replace(JOB, admin_comment=text))
+    (after,) = written(VIOLATION, replace(JOB, admin_comment=text))
     note = read_signed(after or "", job_id=7, user_id=1000, key=KEY)
     assert note is not None and note.server_ends == (2 if signed else None)
 
 
 def test_a_run_that_is_over_is_not_warned() -> None:
-    assert written(FINDING, replace(JOB, restarts=3)) == []
+    assert written(VIOLATION, replace(JOB, restarts=3)) == []

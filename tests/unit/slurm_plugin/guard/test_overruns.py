@@ -13,9 +13,9 @@ from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import MIB
-from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.overruns import TOLERANCE_BYTES, overruns
-from slurm_plugin.guard.sample import Mine, Sample, Share
+from slurm_plugin.guard.sample import JobUsageOnGpu, Mine, Sample
+from slurm_plugin.guard.violation import Violation
 from slurm_plugin.monitor.attribution import Traced
 
 GPU = "GPU-a"
@@ -32,19 +32,19 @@ class Case:
     """One GPU, the jobs that use it, and what rad-monitor knows of them."""
 
     reading: GpuReading
-    shares: tuple[Share, ...]
+    usages: tuple[JobUsageOnGpu, ...]
     sample: Sample
 
-    def found(self) -> dict[int, Finding]:
-        rows = list(overruns(self.reading, self.shares, self.sample))
-        assert len({one.job_id for one in rows}) == len(rows), "at most one finding for each job"
+    def found(self) -> dict[int, Violation]:
+        rows = list(overruns(self.reading, self.usages, self.sample))
+        assert len({one.job_id for one in rows}) == len(rows), "at most one violation for each job"
         return {one.job_id: one for one in rows if one.job_id is not None}
 
-    def is_capped(self, share: Share) -> bool:
-        return share.key in self.sample.mine.capped
+    def is_capped(self, usage: JobUsageOnGpu) -> bool:
+        return usage.key in self.sample.mine.capped
 
-    def is_leaving(self, share: Share) -> bool:
-        return share.run in self.sample.leaving
+    def is_leaving(self, usage: JobUsageOnGpu) -> bool:
+        return usage.run in self.sample.leaving
 
 
 @st.composite
@@ -84,11 +84,13 @@ def cases(draw: st.DrawFn) -> Case:
         time_s=0.0,
         processes=tuple(row for row, _ in rows),
     )
-    shares = tuple(
-        Share(reading=reading, allocation=allocation, settings=SETTINGS[allocation.partition], rows=(row,))
+    usages = tuple(
+        JobUsageOnGpu(
+            reading=reading, allocation=allocation, settings=SETTINGS[allocation.partition], rows=(row,)
+        )
         for allocation, row in zip(ledger, rows, strict=True)
     )
-    runs = [share.run for share in shares]
+    runs = [usage.run for usage in usages]
     sample = Sample(
         readings=(reading,),
         ledger=Ledger(allocations=tuple(ledger)),
@@ -104,47 +106,47 @@ def cases(draw: st.DrawFn) -> Case:
         leaving=frozenset(draw(st.sets(st.sampled_from(runs)))) | {(1, 7)},
         lacking_bytes=draw(st.sampled_from(({}, {GPU: 8 * STEP_BYTES}, {GPU: 60 * STEP_BYTES}))),
     )
-    return Case(reading, shares, sample)
+    return Case(reading, usages, sample)
 
 
-def stops(finding: Finding | None) -> bool:
-    return finding is not None and finding.response != "warn"
+def stops(violation: Violation | None) -> bool:
+    return violation is not None and violation.response != "warn"
 
 
-def is_judged(share: Share) -> bool:
-    return share.allocation.kind == "shared" and GPU in share.allocation.gpus
+def is_judged(usage: JobUsageOnGpu) -> bool:
+    return usage.allocation.kind == "shared" and GPU in usage.allocation.gpus
 
 
-def is_above_limit(share: Share) -> bool:
-    return share.total_bytes > share.allocation.limit_bytes + TOLERANCE_BYTES
+def is_above_limit(usage: JobUsageOnGpu) -> bool:
+    return usage.total_bytes > usage.allocation.limit_bytes + TOLERANCE_BYTES
 
 
 @given(cases())
 def test_only_usage_above_the_booking_of_a_shared_job_is_found(case: Case) -> None:
     found = case.found()
-    for share in case.shares:
-        if share.allocation.job_id in found:
-            assert is_judged(share) and share.total_bytes > share.allocation.booked_bytes
+    for usage in case.usages:
+        if usage.allocation.job_id in found:
+            assert is_judged(usage) and usage.total_bytes > usage.allocation.booked_bytes
 
 
 @given(cases())
 def test_usage_above_the_limit_is_always_reported_with_that_limit(case: Case) -> None:
     found = case.found()
-    for share in filter(is_judged, case.shares):
-        finding = found.get(share.allocation.job_id)
-        above = finding is not None and finding.kind == "memory"
-        assert above == is_above_limit(share)
-        if finding is not None:
-            limit_bytes = share.allocation.limit_bytes if above else share.allocation.booked_bytes
-            assert finding.limit_bytes == limit_bytes
+    for usage in filter(is_judged, case.usages):
+        violation = found.get(usage.allocation.job_id)
+        above = violation is not None and violation.kind == "memory"
+        assert above == is_above_limit(usage)
+        if violation is not None:
+            limit_bytes = usage.allocation.limit_bytes if above else usage.allocation.booked_bytes
+            assert violation.limit_bytes == limit_bytes
 
 
 @given(cases())
 def test_a_job_above_an_enforced_limit_is_always_stopped_as_configured(case: Case) -> None:
     found = case.found()
-    for share in filter(is_judged, case.shares):
-        if is_above_limit(share) and case.is_capped(share):
-            assert found[share.allocation.job_id].response == share.settings.on_overrun
+    for usage in filter(is_judged, case.usages):
+        if is_above_limit(usage) and case.is_capped(usage):
+            assert found[usage.allocation.job_id].response == usage.settings.on_overrun
 
 
 @given(cases())
@@ -152,68 +154,68 @@ def test_a_partition_that_only_warns_stops_nothing_and_an_overrun_below_the_limi
     case: Case,
 ) -> None:
     found = case.found()
-    for share in case.shares:
-        finding = found.get(share.allocation.job_id)
-        if share.settings.on_overrun == "warn":
-            assert not stops(finding)
-        elif finding is not None and finding.kind == "overrun":
-            assert finding.response == "requeue"
+    for usage in case.usages:
+        violation = found.get(usage.allocation.job_id)
+        if usage.settings.on_overrun == "warn":
+            assert not stops(violation)
+        elif violation is not None and violation.kind == "overrun":
+            assert violation.response == "requeue"
 
 
-def stopped_for_others(case: Case) -> list[Share]:
+def stopped_for_others(case: Case) -> list[JobUsageOnGpu]:
     """Return the jobs stopped to free memory: neither leaving already nor above a limit that MPS enforces."""
     found = case.found()
     return [
-        share
-        for share in case.shares
-        if stops(found.get(share.allocation.job_id))
-        and not case.is_leaving(share)
-        and not (is_above_limit(share) and case.is_capped(share))
+        usage
+        for usage in case.usages
+        if stops(found.get(usage.allocation.job_id))
+        and not case.is_leaving(usage)
+        and not (is_above_limit(usage) and case.is_capped(usage))
     ]
 
 
-def above_estimate_bytes(share: Share) -> int:
-    booked = share.allocation.booked_bytes
-    return share.total_bytes - min(booked, share.allocation.estimate_bytes or booked)
+def above_estimate_bytes(usage: JobUsageOnGpu) -> int:
+    booked = usage.allocation.booked_bytes
+    return usage.total_bytes - min(booked, usage.allocation.estimate_bytes or booked)
 
 
 @given(cases())
 def test_at_most_one_job_is_stopped_to_free_memory_and_it_is_furthest_above_its_estimate(case: Case) -> None:
     stopped = stopped_for_others(case)
     assert len(stopped) <= 1
-    for share in stopped:
+    for usage in stopped:
         alike = [
             other
-            for other in filter(is_judged, case.shares)
+            for other in filter(is_judged, case.usages)
             if is_above_limit(other) and other.settings.on_overrun != "warn"
             if not case.is_leaving(other) and not case.is_capped(other)
         ]
-        assert all(above_estimate_bytes(share) >= above_estimate_bytes(other) for other in alike)
+        assert all(above_estimate_bytes(usage) >= above_estimate_bytes(other) for other in alike)
 
 
 @given(cases())
 def test_with_memory_for_every_booking_no_job_is_stopped_below_its_limit(case: Case) -> None:
     plenty_bytes = sum(allocation.booked_bytes for allocation in case.sample.ledger.allocations)
     reading = replace(case.reading, memory_total_bytes=case.reading.memory_used_bytes + plenty_bytes)
-    shares = tuple(replace(share, reading=reading) for share in case.shares)
-    calm = Case(reading, shares, replace(case.sample, readings=(reading,), lacking_bytes={}))
+    usages = tuple(replace(usage, reading=reading) for usage in case.usages)
+    calm = Case(reading, usages, replace(case.sample, readings=(reading,), lacking_bytes={}))
     assert stopped_for_others(calm) == []
 
 
 @given(cases())
 def test_a_leaving_job_is_reported_as_stopped_for_as_long_as_it_exceeds_its_booking(case: Case) -> None:
     found = case.found()
-    for share in filter(is_judged, case.shares):
-        if case.is_leaving(share) and share.excess_bytes:
-            assert stops(found[share.allocation.job_id]) == (share.settings.on_overrun != "warn")
+    for usage in filter(is_judged, case.usages):
+        if case.is_leaving(usage) and usage.excess_bytes:
+            assert stops(found[usage.allocation.job_id]) == (usage.settings.on_overrun != "warn")
 
 
 @given(cases(), st.integers(1, 60))
 def test_more_free_memory_stops_no_job_that_was_not_stopped(case: Case, more: int) -> None:
     total_bytes = case.reading.memory_total_bytes + more * STEP_BYTES
     reading = replace(case.reading, memory_total_bytes=total_bytes)
-    shares = tuple(replace(share, reading=reading) for share in case.shares)
-    larger = Case(reading, shares, replace(case.sample, readings=(reading,)))
+    usages = tuple(replace(usage, reading=reading) for usage in case.usages)
+    larger = Case(reading, usages, replace(case.sample, readings=(reading,)))
     before, after = stopped_for_others(case), stopped_for_others(larger)
     if not before:
         assert after == []

@@ -12,9 +12,10 @@ from fakes import FakeClock
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.process.identity import Process
-from slurm_plugin.guard.finding import Finding
-from slurm_plugin.guard.stop import ROUNDS, Stopper, end_job
+from slurm_plugin.guard.stop import ROUNDS, end_job, stop
+from slurm_plugin.guard.violation import Violation
 from slurm_plugin.slurm.node.processes import processes_of
+from tests.timing import within
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes as other users")
 
@@ -49,16 +50,16 @@ def test_a_job_that_starts_what_ends_is_ended_whole(jobs: list[subprocess.Popen[
         return processes_of(job_id, user_id)
 
     assert end_job(987001, USER, SystemClock(), processes=processes)
-    assert jobs[0].wait(5) == -9
+    assert jobs[0].wait(within(5)) == -9
     assert [one.poll() for one in jobs[1:]] == [None, None]
 
 
 @pytest.mark.parametrize(
     ("job_id", "user_id", "wider"),
     [(987001, USER, True), (None, USER, False), (987001, None, False), (987001, 0, False)],
-    ids=["a job", "no job", "nobody knows whose", "root's"],
+    ids=["a job", "no job", "of an unknown user", "root's"],
 )
-def test_a_findings_processes_go_at_once_and_the_rest_of_its_job_soon(
+def test_a_violations_processes_go_at_once_and_the_rest_of_its_job_soon(
     jobs: list[subprocess.Popen[bytes]], job_id: int | None, user_id: int | None, wider: bool
 ) -> None:
     seen = job(987001, USER)
@@ -66,7 +67,7 @@ def test_a_findings_processes_go_at_once_and_the_rest_of_its_job_soon(
         assert seen.stdout is not None and seen.stdout.readline() == b"\n"
         process = Process.running(seen.pid)
         assert process is not None
-        finding = Finding(
+        violation = Violation(
             kind="memory",
             gpu="GPU-a",
             job_id=job_id,
@@ -77,12 +78,12 @@ def test_a_findings_processes_go_at_once_and_the_rest_of_its_job_soon(
             processes=(process,),
             response="end",
         )
-        Stopper(SystemClock()).stop(finding)
-        assert seen.wait(5) == -9
+        stop(violation)
+        assert seen.wait(within(5)) == -9
         for thread in threading.enumerate():
             if thread.name.startswith("stop-"):
                 assert wider
-                thread.join(10)
+                thread.join(within(10))
     assert (jobs[0].poll() == -9) == wider
     assert [one.poll() for one in jobs[1:]] == [None, None]
 
@@ -104,4 +105,4 @@ def test_one_that_shows_no_environment_at_one_look_is_ended_at_the_next(
         return () if looks[0] == 1 else processes_of(job_id, user_id)
 
     assert end_job(987001, USER, SystemClock(), processes=processes)
-    assert jobs[0].wait(5) == -9
+    assert jobs[0].wait(within(5)) == -9

@@ -1,4 +1,4 @@
-"""A finding is acted on when two samples agree, and not over and over."""
+"""A violation is acted on when two samples agree, and not over and over."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.units import GIB
-from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.strikes import Key, Strike, confirmed
+from slurm_plugin.guard.violation import Violation
 
-OVER = Finding(
+OVER = Violation(
     kind="memory",
     gpu="GPU-a",
     job_id=1,
@@ -22,8 +22,8 @@ OVER = Finding(
 )
 
 
-def play(*samples: tuple[float, tuple[Finding, ...]]) -> list[int]:
-    """Return how many findings are handed on at each sample."""
+def play(*samples: tuple[float, tuple[Violation, ...]]) -> list[int]:
+    """Return how many violations are handed on at each sample."""
     strikes: dict[Key, Strike] = {}
     handed = []
     for now_s, found in samples:
@@ -53,7 +53,7 @@ def test_another_run_begins_again():
     assert play((0, (OVER,)), (1, (replace(OVER, restart=1),))) == [0, 0]
 
 
-def test_who_does_not_go_is_warned_again_but_a_warning_is_said_once():
+def test_a_job_that_does_not_stop_is_warned_again_but_a_warning_is_logged_once():
     assert play((0, (OVER,)), (1, (OVER,)), (3, (OVER,)), (6, (OVER,))) == [0, 1, 0, 1]
     warned = replace(OVER, response="warn")
     assert play((0, (warned,)), (1, (warned,)), (6, (warned,)), (12, (warned,))) == [0, 1, 0, 0]

@@ -15,20 +15,19 @@ from hypothesis import strategies as st
 
 from slurm_plugin.core.config.load import Config, Features, PartitionConfig, Paths, TelemetryConfig
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.ledger.requeued_jobs import Lack, Waiting, begin_waiting
-from slurm_plugin.core.placement.servers import user_of
+from slurm_plugin.core.ledger.requeued_jobs import Lack, RequeuedJob, begin_waiting
+from slurm_plugin.core.placement.server_keys import user_of
 from slurm_plugin.core.process.identity import Process
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB
-from slurm_plugin.guard.faults import Seen, fault_incident
-from slurm_plugin.guard.finding import Finding
 from slurm_plugin.guard.incident_file import read_incidents
 from slurm_plugin.guard.leaving import LEAVING_S, Leaving
+from slurm_plugin.guard.mps_faults import SampledProcess, fault_incident
+from slurm_plugin.guard.violation import Violation
 from slurm_plugin.guard.watch import Guard
 from slurm_plugin.monitor.attribution import Traced
 from slurm_plugin.mps.daemon import LOG
-from slurm_plugin.mps.faults import Fault
 from slurm_plugin.mps.quarantine import faults_of
 from slurm_plugin.mps.state import State, write_state
 
@@ -39,13 +38,13 @@ assert ME is not None
 
 
 class Reports:
-    """Remembers who was warned."""
+    """Remembers which jobs were warned."""
 
     def __init__(self) -> None:
         self.reported: list[int | None] = []
 
-    def notify(self, finding: Finding) -> None:
-        self.reported.append(finding.job_id)
+    def notify(self, violation: Violation) -> None:
+        self.reported.append(violation.job_id)
 
 
 class Stops:
@@ -55,8 +54,8 @@ class Stops:
         self.run = run
         self.reported: list[tuple[int | None, bool]] = []
 
-    def stop(self, finding: Finding) -> None:
-        self.reported.append((finding.job_id, any(one.stopped for one in read_incidents(self.run))))
+    def stop(self, violation: Violation) -> None:
+        self.reported.append((violation.job_id, any(one.stopped for one in read_incidents(self.run))))
 
 
 class Bench:
@@ -83,7 +82,7 @@ class Bench:
         self.guard = self.again()
 
     def again(self) -> Guard:
-        return Guard(self.config, clock=self.clock, stopper=self.stops, notifier=self.shows)
+        return Guard(self.config, clock=self.clock, stop=self.stops.stop, notify=self.shows.notify)
 
     def look(
         self,
@@ -100,7 +99,7 @@ class Bench:
         reading = GpuReading(
             uuid="GPU-a",
             index=0,
-            name="card",
+            name="H100",
             memory_total_bytes=40 * GIB,
             memory_used_bytes=(alice_gib + bob_gib) * GIB,
             time_s=self.clock.now_s(),
@@ -141,8 +140,8 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-def test_who_shares_several_gpus_has_no_cap_that_he_could_pass_on_purpose(bench: Bench):
-    """Such jobs run without MPS. On simulated GPUs they were ended for good as if it had held them."""
+def test_a_job_that_shares_several_gpus_has_no_limit_that_it_could_pass_on_purpose(bench: Bench):
+    """Such jobs run without MPS. On simulated GPUs they were ended for good as if it had used their memory."""
     for _ in range(3):
         bench.look(30, gpus=2)
     assert bench.stops.reported == []
@@ -275,7 +274,7 @@ def test_an_honest_surprise_is_not_stopped_without_a_word_of_it(bench: Bench):
     assert bench.stops.reported[0] == (1, True)
 
 
-def test_who_was_being_stopped_when_the_monitor_ended_is_stopped_to_the_end(bench: Bench):
+def test_a_job_being_stopped_when_the_monitor_ended_is_stopped_to_the_end(bench: Bench):
     """Its training was ended, and its script may go on with the next line."""
     for _ in range(2):
         bench.look(30)
@@ -300,9 +299,9 @@ def test_what_cannot_be_written_down_is_stopped_all_the_same(bench: Bench):
     assert [job for job, _ in bench.stops.reported] == [1]
 
 
-def test_who_was_ordered_to_go_leaves_for_a_quarter_of_a_minute_and_no_process_of_no_job_does():
+def test_a_stopped_job_counts_as_leaving_for_a_quarter_of_a_minute_and_a_process_of_no_job_never():
     leaving = Leaving(())
-    finding = Finding(
+    violation = Violation(
         kind="memory",
         gpu="GPU-a",
         job_id=1,
@@ -314,8 +313,8 @@ def test_who_was_ordered_to_go_leaves_for_a_quarter_of_a_minute_and_no_process_o
         processes=(ME,),
         response="requeue",
     )
-    leaving.notified(finding, 100.0)
-    leaving.notified(replace(finding, job_id=None), 100.0)
+    leaving.notified(violation, 100.0)
+    leaving.notified(replace(violation, job_id=None), 100.0)
     assert set(leaving.runs(100.0)) == set(leaving.runs(100.0 + LEAVING_S)) == {(1, 2)}
     assert set(leaving.runs(100.0 + LEAVING_S + 0.1)) == set()
 
@@ -386,11 +385,11 @@ def test_with_several_jobs_on_a_server_none_is_known_to_have_caused_its_fault(
     """Measured on H100s: whatever the log says, it may name a client that did nothing."""
     users = {job: owners[job - 1] if user_of(key) is None else ALICE for job in jobs}
     one = fault_incident(
-        Fault(server=1, ended=tuple(ended)),
+        tuple(ended),
         gpu="GPU-a",
         user_id=user_of(key),
         jobs=users,
-        seen={pid: Seen(0.0, job, users.get(job, BOB)) for pid, job in sampled.items()},
+        seen={pid: SampledProcess(0.0, job, users.get(job, BOB)) for pid, job in sampled.items()},
         fresh=fresh,
         now_s=0.0,
     )
@@ -445,7 +444,7 @@ def test_a_fault_from_before_the_monitor_blames_and_keeps_apart_no_job(tmp_path:
 def test_a_log_that_names_processes_of_a_job_that_was_never_there_blames_no_job(
     tmp_path: Path, key: str, pids: tuple[int, ...]
 ):
-    """A user with control of the words in the log of his own server is not taken for a victim of another user."""
+    """A user with control of the words in the log of a private server is not taken for a victim of another user."""
     bench = faulted(tmp_path)
     tell_fault(bench, *pids, key=key, users={1: ALICE})
     bench.look(1)
@@ -518,7 +517,7 @@ def test_a_fault_that_cannot_be_recorded_costs_no_incident(tmp_path: Path):
     assert one.victims == (1, 2)
 
 
-def test_who_drops_his_own_limit_up_to_a_neighbours_is_ended(tmp_path: Path):
+def test_a_job_that_drops_its_own_limit_up_to_a_neighbours_is_ended(tmp_path: Path):
     """Their server allows each client the largest limit among its jobs; the guard holds each job to its own."""
     bench = Bench(tmp_path, source="nvml", users=(ALICE, BOB))
     state = State(daemon=ME, server=ME, jobs={1: 4 * GIB, 2: 16 * GIB}, users={1: ALICE, 2: BOB})
@@ -560,13 +559,13 @@ def test_a_daemon_whose_jobs_lost_their_epilog_is_given_back(tmp_path: Path):
     assert (own.exists(), orphan.exists()) == (True, False)
 
 
-def test_who_is_beyond_his_cap_makes_way_for_a_job_that_was_requeued(bench: Bench):
+def test_a_job_beyond_its_limit_is_stopped_for_a_job_that_was_requeued(bench: Bench):
     """The Prolog noted what that job lacks; the ledger does not know of it."""
     for _ in range(3):
         bench.look(30, gpus=2)
     lack = Lack(since_s=bench.clock.now_s(), need_bytes=20 * GIB, gpus=("GPU-a",))
     bench.run.mkdir(exist_ok=True)
-    begin_waiting(bench.run, Waiting(job_id=3, earliest_s=bench.clock.now_s(), restart=1, lack=lack))
+    begin_waiting(bench.run, RequeuedJob(job_id=3, earliest_s=bench.clock.now_s(), restart=1, lack=lack))
     for _ in range(2):
         bench.look(30, gpus=2)
     assert bench.stops.reported == [(1, True)]

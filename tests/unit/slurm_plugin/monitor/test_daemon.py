@@ -27,7 +27,7 @@ from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.daemon import watch
 from slurm_plugin.monitor.monitor import Monitor
-from slurm_plugin.monitor.seen import Seen
+from slurm_plugin.monitor.node_state import NodeState
 from slurm_plugin.monitor.window import (
     JobUsage,
     forget_job,
@@ -118,7 +118,7 @@ def gpu(
     return GpuReading(
         uuid=uuid,
         index=0,
-        name="card",
+        name="H100",
         memory_total_bytes=140 * GIB,
         memory_used_bytes=sum(memory or 0 for memory in (processes or {}).values()),
         time_s=0.0,
@@ -192,7 +192,7 @@ def two_that_share(bench: Bench, *, sliced: Sequence[str] = (), **first: Any) ->
     store = LedgerStore(bench.run, clock=bench.clock, boot_id="b")
     ledger = Ledger()
     for job_id, smact, more in ((1, 0.6, first), (2, 0.2, {})):
-        held = Allocation(
+        allocation = Allocation(
             job_id=job_id,
             user_id=1000,
             kind="shared",
@@ -203,7 +203,7 @@ def two_that_share(bench: Bench, *, sliced: Sequence[str] = (), **first: Any) ->
             smact=smact,
             partition="gpu",
         )
-        ledger = ledger.reserve(dataclasses.replace(held, **more), {"GPU-a": 140 * GIB})
+        ledger = ledger.reserve(dataclasses.replace(allocation, **more), {"GPU-a": 140 * GIB})
     with store.locked(Deadline(bench.clock, 1.0)):
         store.write(ledger)
     bench.monitor = Monitor(
@@ -221,7 +221,9 @@ def two_that_share(bench: Bench, *, sliced: Sequence[str] = (), **first: Any) ->
     ],
     ids=["under MPS", "another partition's", "in time slices", "MPS did not start"],
 )
-def test_who_shares_without_mps_shows_nothing_of_himself(bench: Bench, how: dict[str, Any], samples: int):
+def test_a_job_that_shares_without_mps_shows_nothing_of_itself(
+    bench: Bench, how: dict[str, Any], samples: int
+):
     two_that_share(bench, **how)
     bench.sample(gpu(0.4, {11: GIB, 21: GIB}))
     assert [bench.usage(job).own_samples for job in (1, 2)] == [samples, samples]
@@ -254,7 +256,7 @@ def test_time_next_to_another_users_job_is_counted(bench: Bench):
     assert (bench.usage(1).shared_s, bench.monitor.shared_s(1)) == (4.0, 4.0)
     bench.clock.sleep(3600.0)
     bench.sample(gpu(0.5, {11: GIB, 21: GIB}))
-    assert bench.usage(1).shared_s == 9.0, "the monitor was away, and nobody knows what happened"
+    assert bench.usage(1).shared_s == 9.0, "the monitor was away, and what happened is not known"
     bench.sample(gpu(0.5, {11: GIB}), gpu(0.5, {21: GIB}, uuid="GPU-b"))
     assert bench.usage(1).shared_s == 9.0
     assert bench.monitor.shared_s(7) == 0.0
@@ -328,10 +330,10 @@ def test_trouble_is_said_once_and_its_end_too(bench: Bench, caplog: pytest.LogCa
 
 
 def test_exporter_gets_every_sample(bench: Bench):
-    shown: list[Seen] = []
+    shown: list[NodeState] = []
 
     class Exporter:
-        def show(self, seen: Seen) -> None:
+        def show(self, seen: NodeState) -> None:
             shown.append(seen)
 
     bench.monitor = Monitor(
@@ -404,13 +406,13 @@ def test_a_guard_that_cannot_write_stops_no_monitor(bench: Bench):
 def test_a_bug_of_the_guard_stops_no_monitor_and_no_job_relies_on_the_guard(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ):
-    """One over a job that stays ended every monitor that systemd started, and with it the readings and the sweeps."""
+    """One over a job that stays ended every monitor that systemd started, and readings and reconciliations with it."""
     guard = Recorder(bench.run, fails=ZeroDivisionError("a bug"))
     guarded(bench, guard, ledger=True)
     bench.sample(gpu(0.5, {11: GIB}))
     assert read_window(bench.run, now_s=bench.clock.now_s()) is not None
     assert guarded_now(bench.run, ("gpu",), now_s=bench.clock.now_s()) == frozenset()
-    assert [bool(record.exc_info) for record in caplog.records] == [True], "told once, with its traceback"
+    assert [bool(record.exc_info) for record in caplog.records] == [True], "logged once, with its traceback"
     guard.fails = None
     bench.sample(gpu(0.5, {11: GIB}))
     assert guarded_now(bench.run, ("gpu",), now_s=bench.clock.now_s()) == {"gpu"}
@@ -472,7 +474,7 @@ class TestJobFinder:
         self.process(tmp_path, 6, SLURM_JOB_ID="77")
         process(tmp_path, 6, users=[owner] * 4, environment={"SLURM_JOB_ID": "77"})
         assert finder.owners(self.reading(6), users={77: owner + 1}) == {}
-        assert finder.owners(self.reading(6), users={}) == {}, "a job that nobody knows"
+        assert finder.owners(self.reading(6), users={}) == {}, "an unknown job"
         assert finder.owners(self.reading(6), users={77: owner}) == {6: 77}
         assert not finder.trace(self.reading(6), users={77: owner})[6].certain
 

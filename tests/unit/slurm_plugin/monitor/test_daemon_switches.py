@@ -24,7 +24,7 @@ class Started:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.parts: dict[str, Any] = {}
-        self.sweeps = 0
+        self.reconcilers = 0
         started = self
 
         class Seen(Monitor):
@@ -37,7 +37,7 @@ class Started:
             assert list(stopped) == [signal.SIGTERM]
 
         def start(reconciler: object) -> None:
-            started.sweeps += 1
+            started.reconcilers += 1
 
         monkeypatch.setattr(daemon, "Monitor", Seen)
         monkeypatch.setattr(daemon, "watch", watch)
@@ -62,7 +62,7 @@ def begin(folder: Path, *words: str, top: str = "") -> int:
 
 
 @pytest.mark.parametrize(
-    ("top", "guard", "sweeps"),
+    ("top", "guard", "reconcilers"),
     [
         ("", True, 1),
         ('mode = "observe"', True, 0),
@@ -72,11 +72,11 @@ def begin(folder: Path, *words: str, top: str = "") -> int:
     ],
 )
 def test_each_part_has_its_switch(
-    started: Started, tmp_path: Path, top: str, guard: bool, sweeps: int
+    started: Started, tmp_path: Path, top: str, guard: bool, reconcilers: int
 ) -> None:
     assert begin(tmp_path, top=top) == 0
-    assert (isinstance(started.parts["guard"], Guard), started.sweeps) == (guard, sweeps)
-    assert started.parts["exporter"] is None, "nothing is served that nobody asked for"
+    assert (isinstance(started.parts["guard"], Guard), started.reconcilers) == (guard, reconcilers)
+    assert started.parts["exporter"] is None, "nothing is served that is not configured"
 
 
 def test_one_sample_is_printed_and_nothing_else_is_done(
@@ -84,7 +84,7 @@ def test_one_sample_is_printed_and_nothing_else_is_done(
 ) -> None:
     assert begin(tmp_path, "--once") == 0
     assert "GPU-0" in capsys.readouterr().out
-    assert (started.parts["guard"], started.parts["exporter"], started.sweeps) == (None, None, 0)
+    assert (started.parts["guard"], started.parts["exporter"], started.reconcilers) == (None, None, 0)
     assert not (tmp_path / "log" / EVENTS).exists()
 
 
@@ -104,7 +104,7 @@ def test_an_address_that_cannot_be_had_keeps_no_job_from_watching(
     path.write_text(path.read_text().replace("[telemetry]", '[telemetry]\nserve = "203.0.113.1:9835"'))
     assert daemon.main(["--config", str(path)]) == 0
     assert started.parts["exporter"] is None
-    assert [line.startswith("telemetry.serve: ") for line in caplog.messages] == [True]
+    assert [line.startswith(f"{path}:9: telemetry.serve: ") for line in caplog.messages] == [True]
     with pytest.raises(SystemExit) as ended:
         daemon.main(["--config", str(path), "--metrics", "203.0.113.1:9835"])
-    assert ended.value.code == 2, "it was asked for by hand"
+    assert ended.value.code == 2, "it was requested by hand"

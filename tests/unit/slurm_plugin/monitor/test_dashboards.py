@@ -13,12 +13,12 @@ from fakes import FakeClock
 from paths import CHECKOUT
 
 from slurm_plugin.core.ledger.ledger import Ledger
-from slurm_plugin.core.logs.events import Entry, Event, EventKind
+from slurm_plugin.core.logs.events import Entry, EventKind, LogEvent
 from slurm_plugin.core.records.gpu import GpuCounters, GpuProcess, GpuReading
 from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.monitor.export.board import Board
 from slurm_plugin.monitor.export.hook_counts import HookCounts
-from slurm_plugin.monitor.seen import Seen
+from slurm_plugin.monitor.node_state import NodeState
 from slurm_plugin.monitor.window import JobUsage
 from slurm_plugin.slurm.queries.queue import WaitingJob
 
@@ -39,13 +39,13 @@ def reported() -> Iterator[Any]:
         ("prolog", EventKind.END),
         ("radd", EventKind.SUBMITTED),
     ):
-        event = Event(kind=kind)
+        event = LogEvent(kind=kind)
         counts._count(Entry(time_s=0.0, hook=hook, job_id=1, restart=0, after_ms=1, event=event))
     board = Board(counts)
     reading = GpuReading(
         uuid="GPU-a",
         index=0,
-        name="card",
+        name="H100",
         memory_total_bytes=GIB,
         memory_used_bytes=0,
         time_s=0.0,
@@ -55,7 +55,7 @@ def reported() -> Iterator[Any]:
             **dict.fromkeys(GpuCounters.__dataclass_fields__, 1),  # type: ignore[arg-type]
         ),
     )
-    held = Allocation(
+    allocation = Allocation(
         job_id=7,
         user_id=1,
         kind="shared",
@@ -67,13 +67,15 @@ def reported() -> Iterator[Any]:
     )
     usage = JobUsage(job_id=7, first_s=0, last_s=1, peak_bytes=5, mean_smact=0.5)
     board.show(
-        Seen(readings=(reading,), usages={7: usage}, owners={1: 7}, ledger=Ledger(allocations=(held,)))
+        NodeState(
+            readings=(reading,), usages={7: usage}, owners={1: 7}, ledger=Ledger(allocations=(allocation,))
+        )
     )
     yield from metrics.NodeMetrics(board).collect()
     waiting = WaitingJob(
         job_id=1, user_id=1, partition="gpu", gres="gpu:1", reason="", priority=1, restarts=0, submit_s=None
     )
-    seen = controller_metrics.Seen(
+    seen = controller_metrics.ControllerState(
         time_s=0.0, radd_up=True, radd_answer_s=0.1, radd_leaves_jobs=False, undecided=0, waiting=(waiting,)
     )
     yield from controller_metrics.ControllerMetrics(lambda: seen, counts, FakeClock()).collect()
@@ -123,8 +125,8 @@ def labels_in(text: str) -> set[str]:
 def test_they_ask_for_what_exists(labels: dict[str, set[str]]):
     known = set().union(*labels.values()) | OF_PROMETHEUS
     for where, text in expressions():
-        asked = set(re.findall(r"\brad_\w+", text))
-        assert asked <= labels.keys(), (where, asked - labels.keys())
+        queried = set(re.findall(r"\brad_\w+", text))
+        assert queried <= labels.keys(), (where, queried - labels.keys())
         assert labels_in(text) <= known, (where, labels_in(text) - known)
 
 

@@ -55,7 +55,7 @@ def test_alone_the_gpu_shows_it_whatever_the_cpu_does() -> None:
 
 def test_next_to_others_the_cpu_shows_it() -> None:
     found = idle_after(gpu(0.8, 11, 21), {11: 0.9, 21: LEAST_CPU / 3})
-    assert found[2] == HOUR_S and found[1] < 10, "a notebook beside a training"
+    assert found[2] == HOUR_S and found[1] < 10, "a notebook next to a training"
 
 
 def test_without_activity_the_cpu_shows_it() -> None:
@@ -72,7 +72,9 @@ def test_no_job_is_idle_before_he_was_watched_so_long() -> None:
     rate=st.floats(5 * LEAST_CPU, 2.0),
     others=st.booleans(),
 )
-def test_who_launches_kernels_is_never_idle_for_minutes(smact: float, rate: float, others: bool) -> None:
+def test_a_job_that_launches_kernels_is_never_idle_for_minutes(
+    smact: float, rate: float, others: bool
+) -> None:
     pids = (11, 21) if others else (11,)
     assert idle_after(gpu(smact, *pids), {11: rate, 21: 0.0}, seconds=600)[1] < 60
 
@@ -137,4 +139,4 @@ def test_the_compute_of_an_idle_job_is_others_and_its_memory_is_not() -> None:
         now_s=4000.0,
         owners=OWNERS,
     )
-    assert too_large.requeue, "what the idle jobs booked stays theirs"
+    assert too_large.requeue, "what the idle jobs booked stays booked"

@@ -19,7 +19,7 @@ def reading(smact: float | None, *pids: int, source: str = "nvml-gpm") -> GpuRea
     return GpuReading(
         uuid="GPU-a",
         index=0,
-        name="card",
+        name="H100",
         memory_total_bytes=140 * GIB,
         memory_used_bytes=GIB * len(pids),
         time_s=0.0,
@@ -88,7 +88,7 @@ def test_next_to_a_job_without_mps_a_calm_gpu_shows_nothing() -> None:
         [1, 1],
     ]
     alone = add_readings({}, [reading(0.9, 21)], OWNERS, energy_j={}, now_s=0.0, sliced=(2,))
-    assert alone[2].own_smact == pytest.approx(0.9), "by itself it has nobody to wait for"
+    assert alone[2].own_smact == pytest.approx(0.9), "alone it has no job to wait for"
 
 
 def test_wrong_expectations_fix_themselves_over_runs() -> None:
@@ -115,5 +115,5 @@ def test_a_neighbour_of_the_same_user_costs_no_time() -> None:
 
     assert shared_s({1: 1000, 2: 1000}) == [0.0, 0.0]
     assert shared_s({1: 1000, 2: 1001}) == [1.0, 1.0]
-    assert shared_s({1: 1000}) == [1.0, 1.0], "nobody knows whose the other is"
+    assert shared_s({1: 1000}) == [1.0, 1.0], "the other's owner is not known"
     assert shared_s({}) == [1.0, 1.0]

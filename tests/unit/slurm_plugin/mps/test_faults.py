@@ -8,18 +8,18 @@ from pathlib import Path
 from paths import DATA
 
 from slurm_plugin.mps.daemon import LOG
-from slurm_plugin.mps.faults import Fault, faults_in
+from slurm_plugin.mps.faults import faults_in
 from slurm_plugin.mps.log import MOST_BYTES, LogWatch
 
 RECORDED = (DATA / "mps_fault.log").read_text()
-FAULT = Fault(server=1122, ended=(1385, 1387, 1389))
+FAULT = (1385, 1387, 1389)
 WRONG_CLIENT = (DATA / "mps_fault_wrong_client.log").read_text()
 """Client 923 of user 4711 faulted, and the log names client 912, and user 0 for both."""
 
 
 def test_a_recorded_fault():
     assert faults_in(RECORDED.splitlines()) == (FAULT,)
-    assert faults_in(WRONG_CLIENT.splitlines()) == (Fault(server=888, ended=(912, 923, 913)),)
+    assert faults_in(WRONG_CLIENT.splitlines()) == ((912, 923, 913),)
 
 
 def test_no_client_is_named_as_the_cause_whichever_the_log_names():
@@ -30,7 +30,7 @@ def test_no_client_is_named_as_the_cause_whichever_the_log_names():
 def test_two_faults_and_other_lines():
     second = RECORDED.replace("1385", "2001").replace("1387", "2002")
     found = faults_in(["", "[", "nonsense", *RECORDED.splitlines(), *second.splitlines()])
-    assert [one.ended for one in found] == [(1385, 1387, 1389), (2001, 2002, 1389)]
+    assert found == (FAULT, (2001, 2002, 1389))
 
 
 def test_a_log_without_faults():
@@ -61,7 +61,7 @@ def test_a_log_is_read_as_it_grows(tmp_path: Path):
     assert watch.faults() == {("GPU-a", "1000"): (FAULT,)}
     append(path, RECORDED.replace("1385", "7"))
     (second,) = watch.faults()["GPU-a", "1000"]
-    assert second.ended[0] == 7
+    assert second[0] == 7
     append(path, "another line\n")
     assert watch.faults() == {}
 
@@ -72,7 +72,7 @@ def test_a_user_who_connects_in_a_loop_fills_no_disk(tmp_path: Path):
     assert watch.faults() == {("GPU-a", "1000"): (FAULT,)}
     assert path.stat().st_size == 0
     append(path, RECORDED.replace("1385", "7"))
-    assert [one.ended[0] for one in watch.faults()["GPU-a", "1000"]] == [7]
+    assert [one[0] for one in watch.faults()["GPU-a", "1000"]] == [7]
 
 
 def test_a_log_that_went_with_its_daemon(tmp_path: Path):

@@ -7,7 +7,7 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.units import GIB
 from slurm_plugin.mps import Mps
 from slurm_plugin.mps.daemon import ANSWER_S
-from slurm_plugin.mps.node import START_BUDGET_S
+from slurm_plugin.mps.servers import START_BUDGET_S
 from slurm_plugin.mps.state import read_state, write_state
 from tests.timing import within
 
@@ -99,7 +99,7 @@ def test_jobs_of_one_user_share_a_daemon_until_the_last_leaves(setup: Setup):
     setup.acquire(2)
     assert setup.pids(setup.place()) == pids
     setup.mps.release(1)
-    assert setup.mps.jobs() == {GPU: {2}}
+    assert setup.jobs() == {GPU: {2}}
     assert runs(pids[0])
     setup.mps.release(2)
     setup.mps.release(2)
@@ -114,7 +114,7 @@ def test_users_and_gpus_have_daemons_of_their_own(setup: Setup):
     places = [setup.place(), setup.place(user_id=4711), setup.place(gpu=OTHER_GPU)]
     assert len({setup.pids(place)[0] for place in places}) == 3
     setup.mps.release(1)
-    assert setup.mps.jobs() == {GPU: {2}, OTHER_GPU: {3}}
+    assert setup.jobs() == {GPU: {2}, OTHER_GPU: {3}}
     assert runs(setup.pids(places[1])[0])
 
 
@@ -128,7 +128,7 @@ def test_a_killed_daemon_or_server_is_replaced_by_the_next_hook(setup: Setup, vi
     now = setup.pids(setup.place())
     assert now[victim] != pids[victim]
     assert all(runs(pid) for pid in now)
-    assert setup.mps.jobs() == {GPU: {1, 2}}
+    assert setup.jobs() == {GPU: {1, 2}}
     assert setup.commands()[-1] == f"{GPU} 0 set_device_pinned_mem_limit {now[1]} 0 4096M"
 
 
@@ -159,7 +159,7 @@ def test_after_a_node_reboot_state_and_pipe_are_stale(setup: Setup):
     place = setup.place()
     for pid in setup.pids(place):
         os.kill(pid, signal.SIGKILL)
-    setup.mps.stop_unused(())
+    setup.mps.release(1)
     assert not place.exists()
 
 
@@ -176,13 +176,6 @@ def test_a_pid_that_belongs_to_another_program_now_is_left_alone(setup: Setup):
     assert runs(os.getpid())
 
 
-def test_sweep_keeps_living_jobs(setup: Setup):
-    setup.acquire(1)
-    setup.acquire(2)
-    setup.mps.stop_unused({2, 99})
-    assert setup.mps.jobs() == {GPU: {2}}
-
-
 def test_a_daemon_without_jobs_is_stopped_by_the_next_hook(setup: Setup):
     """A hook was killed between counting the last job out and stopping its daemon."""
     setup.acquire(1)
@@ -197,17 +190,17 @@ def test_a_place_that_cannot_be_written_is_reported_and_keeps_no_other(
 ):
     setup.acquire(1)
     setup.acquire(1, gpu=OTHER_GPU)
-    keep_in = Mps._keep_in
+    remove_from = Mps._remove_from
 
-    def fails(self: Mps, place: Path, wanted: Callable[[int], bool]) -> None:
+    def fails(self: Mps, place: Path, job_id: int) -> None:
         if place.parent.name == GPU:
             raise MpsError("no space left on device")
-        keep_in(self, place, wanted)
+        remove_from(self, place, job_id)
 
-    monkeypatch.setattr(Mps, "_keep_in", fails)
+    monkeypatch.setattr(Mps, "_remove_from", fails)
     with pytest.raises(MpsError, match="no space"):
         setup.mps.release(1)
-    assert setup.mps.jobs() == {GPU: {1}}
+    assert setup.jobs() == {GPU: {1}}
     monkeypatch.undo()
     setup.mps.release(1)
 
@@ -218,7 +211,7 @@ def test_without_mps_the_job_is_not_counted_and_nothing_stays(setup: Setup, faul
     (setup.tools / fault).touch()
     with pytest.raises(MpsError):
         setup.acquire(1)
-    assert setup.mps.jobs() == {}
+    assert setup.jobs() == {}
     assert not setup.place().exists()
 
 
@@ -249,7 +242,7 @@ def test_a_daemon_that_hangs_is_left_to_the_jobs_on_it(setup: Setup):
     os.kill(pids[0], signal.SIGSTOP)
     with pytest.raises(MpsError, match="would end the jobs on it"):
         setup.acquire(2)
-    assert setup.mps.jobs() == {GPU: {1}}
+    assert setup.jobs() == {GPU: {1}}
     assert setup.pids(setup.place()) == pids
     assert all(runs(pid) for pid in pids)
     setup.mps.release(1)
@@ -271,7 +264,7 @@ def test_a_run_folder_too_deep_for_a_socket_is_said(setup: Setup):
 def test_many_hooks_at_once(setup: Setup):
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(setup.acquire, range(1, 4)))
-    assert setup.mps.jobs() == {GPU: set(range(1, 4))}
+    assert setup.jobs() == {GPU: set(range(1, 4))}
     assert sum(line.endswith("start_server -uid 0") for line in setup.commands()) == 1
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(setup.again().release, range(1, 4)))

@@ -1,9 +1,8 @@
-"""One MPS server for several users: who may connect, and when a job gets a server of its own."""
+"""One MPS server for several users: which may connect, and when a job gets a server of its own."""
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 import stat
 import subprocess
@@ -12,14 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mps_setup import GPU, Setup, as_user, made, pytestmark  # noqa: F401 - the mark of this module
+from mps_setup import GPU, Setup, admitted, as_user, made, pytestmark, stop_all  # noqa: F401 - the mark of this module
 
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.units import GIB
-from slurm_plugin.mps.access import admit, admitted
-from slurm_plugin.mps.node import MOST_CLIENTS, SPARE_CLIENTS
+from slurm_plugin.mps.access import admit
 from slurm_plugin.mps.quarantine import FIRST_S, Caused, add_fault
+from slurm_plugin.mps.servers import MOST_CLIENTS, SPARE_CLIENTS
 from slurm_plugin.mps.simulated import SimulatedMps
 from slurm_plugin.mps.state import State, read_state
 
@@ -55,7 +54,7 @@ def test_users_share_a_server_and_only_those_with_a_job_there_reach_it(setup: Se
         assert as_user(user, "rm", control) != 0
         assert as_user(user, "sh", "-c", 'echo x >> "$0"', f"{setup.place(key='all')}/pipe/new") != 0
         assert as_user(user, "ls", f"{setup.place(key='all')}/log") != 0
-    setup.mps.stop_unused(())
+    stop_all(setup.mps)
     assert not setup.place(key="all").exists()
 
 
@@ -104,7 +103,7 @@ def test_a_hook_that_was_killed_before_it_removed_the_access_is_repeated(setup: 
     pipe = setup.place(key="all") / "pipe"
     admit(pipe, (BOB,))  # and then killed: the job is still in the state
     setup.mps.release(1)
-    assert admitted(pipe) == {BOB} and setup.mps.jobs() == {GPU: {2}}
+    assert admitted(pipe) == {BOB} and setup.jobs() == {GPU: {2}}
 
 
 def test_each_job_keeps_its_own_limit_below_the_largest_one(setup: Setup) -> None:
@@ -135,7 +134,7 @@ def test_a_job_that_may_find_no_slot_gets_a_server_of_its_own(setup: Setup, conn
     own = setup.acquire(3, user_id=CAROL, key="all")
     assert own["CUDA_MPS_PIPE_DIRECTORY"] == f"{setup.place(key='j3')}/pipe"
     assert reaches(setup, CAROL, "j3") and not reaches(setup, CAROL) and not reaches(setup, BOB, "j3")
-    assert setup.mps.jobs() == {GPU: {1, 2, 3}}
+    assert setup.jobs() == {GPU: {1, 2, 3}}
     setup.mps.release(3)
     assert not setup.place(key="j3").exists()
 
@@ -152,7 +151,7 @@ def test_no_other_users_job_joins_one_that_caused_a_fault(setup: Setup, certain:
         assert pipe == f"{setup.place(key=server)}/pipe"
     setup.mps.release(1)
     setup.acquire(4, user_id=BOB, key="all")
-    assert set(read_state(setup.place(key="all")).jobs) == {3, 4}, "who caused it has left"
+    assert set(read_state(setup.place(key="all")).jobs) == {3, 4}, "the job that caused it has left"
 
 
 def test_a_fault_of_long_ago_keeps_no_job_away(setup: Setup) -> None:
@@ -179,22 +178,9 @@ def test_a_user_who_cannot_be_admitted_is_not_counted_and_costs_the_others_nothi
     with monkeypatch.context() as broken, pytest.raises(MpsError, match="No space left"):
         broken.setattr("os.setxattr", refuse)
         setup.acquire(2, user_id=BOB, key="all")
-    assert setup.mps.jobs() == {GPU: {1}}
+    assert setup.jobs() == {GPU: {1}}
     assert admitted(setup.place(key="all") / "pipe") == {ALICE}
     assert not setup.mps.uncapped()
-
-
-def test_the_state_of_a_release_with_one_server_for_each_user_is_read(setup: Setup) -> None:
-    setup.acquire(1, user_id=ALICE)
-    file = setup.place(user_id=ALICE) / "state.json"
-    rows = json.loads(file.read_text())
-    file.write_text(json.dumps({name: rows[name] for name in ("daemon", "server", "jobs")}))
-    assert setup.mps.users() == {(GPU, str(ALICE)): {1: ALICE}}
-    setup.acquire(2, user_id=ALICE)
-    setup.mps.release(1)
-    assert reaches(setup, ALICE, str(ALICE))
-    setup.mps.release(2)
-    assert not setup.place(user_id=ALICE).exists()
 
 
 def test_simulated_servers_keep_the_same_lists(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a sweep takes for proof that a job is on this node."""
+"""What a reconciliation takes for proof that a job is on this node."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.queries.columns import Columns
 
-HELD = Allocation(
+ALLOCATION = Allocation(
     job_id=7,
     user_id=1000,
     kind="shared",
@@ -42,7 +42,7 @@ class Printed(SlurmCommands):
         self.state, self.left_s = state, left_s
         self.limit = "15:00"
         self.reported: list[str] = []
-        self.asked = 0
+        self.queries = 0
 
     def exact(self, job_id: int) -> str:
         return str(job_id)
@@ -58,7 +58,7 @@ class Printed(SlurmCommands):
             if self.state != "PENDING":
                 return b""
         elif program == "squeue":
-            self.asked += 1
+            self.queries += 1
         else:
             row = {"Partition": "gpu*", "Time": "infinite"}
         return "".join(f"{row.get(name, 'N/A'):<{width}}" for name, width in columns).encode() + b"\n"
@@ -73,7 +73,7 @@ def node_of(folder: Path, slurm: SlurmCommands) -> Node:
     node = replace(
         Node.here(load_config(make_bare_node(folder, gpus=1, gpu_gib=10)), {}), slurm=lambda: slurm
     )
-    hold(node, HELD)
+    hold(node, ALLOCATION)
     return node
 
 
@@ -95,7 +95,7 @@ def test_a_job_that_was_suspended_at_the_look_is_looked_at_again(
     more_time.look()
     slurm.state = "RUNNING"
     more_time.look()
-    assert (slurm.asked, slurm.reported) == (1, []), "it is not asked at every look"
+    assert (slurm.queries, slurm.reported) == (1, []), "it is not queried at every look"
     now_s = node.clock.now_s()
     monkeypatch.setattr(SystemClock, "now_s", lambda self: now_s + 61.0)
     more_time.look()
@@ -108,13 +108,13 @@ def test_a_new_run_of_a_job_is_looked_at_again(tmp_path: Path) -> None:
     more_time = looks(node)
     more_time.look()
     more_time.look()
-    assert (slurm.asked, slurm.reported) == (1, [])
+    assert (slurm.queries, slurm.reported) == (1, [])
     slurm.left_s = 100.0
-    hold(node, replace(HELD, restart=1))
+    hold(node, replace(ALLOCATION, restart=1))
     more_time.look()
     assert slurm.reported == ["TimeLimit=+5"]
     more_time.look()
-    assert slurm.reported == ["TimeLimit=+5"], "nobody gets the same minutes twice"
+    assert slurm.reported == ["TimeLimit=+5"], "no job gets the same minutes twice"
 
 
 def test_time_is_given_on_a_full_disk(tmp_path: Path) -> None:
@@ -144,8 +144,18 @@ def test_where_nothing_can_be_written_down_nothing_is_given(tmp_path: Path) -> N
     assert slurm.reported == []
 
 
+def test_a_record_of_an_older_release_counts(tmp_path: Path) -> None:
+    slurm = Printed()
+    node = node_of(tmp_path, slurm)
+    more_time = looks(node)
+    path = node.run / "monitor" / "limits" / "7.json"
+    path.write_text('{"asked_s": 600.0, "granted_s": 300.0}')
+    more_time.look()
+    assert slurm.reported == [], "what was given before an upgrade is not given again"
+
+
 @pytest.mark.parametrize(("limit", "reported"), [("15:00", ["TimeLimit=10"]), ("12:00", [])])
-def test_a_job_that_waits_again_has_the_limit_that_it_asked_for(
+def test_a_job_that_waits_again_has_the_limit_that_it_requested(
     tmp_path: Path, limit: str, reported: list[str]
 ) -> None:
     """Else it would be doubled again on the next node, and so on with each `scontrol requeue` of its user."""

@@ -1,4 +1,4 @@
-"""Which jobs a sweep puts back into the queue: those of which Slurm is sure and nothing is here."""
+"""Which jobs a reconciliation puts back into the queue: those of which Slurm is sure and nothing is here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_job_of_which_nothing_is_here_starts_again(tmp_path: Path, restart: in
 
 
 @pytest.mark.parametrize(("restart", "again"), [(2, True), (None, False)])
-def test_a_job_that_starts_is_lost_only_if_it_is_the_run_that_was_doubted(
+def test_a_job_that_starts_is_lost_only_if_it_is_the_run_that_was_unconfirmed(
     tmp_path: Path, restart: int | None, again: bool
 ) -> None:
     assert is_requeued(*node_of(tmp_path, replace(LOST, state="CONFIGURING")), restart) == again
@@ -86,7 +86,7 @@ def test_a_slurm_that_does_not_answer_is_informed_nothing(tmp_path: Path) -> Non
     assert not is_requeued(node, slurm, 2)
 
 
-def test_a_slurm_that_does_not_answer_leaves_the_doubt_for_the_next_sweep(tmp_path: Path) -> None:
+def test_a_slurm_that_does_not_answer_leaves_the_doubt_for_the_next_reconciliation(tmp_path: Path) -> None:
     class Silent(FakeSlurm):
         def job(self, job_id: int) -> JobView | None:
             raise SlurmError("Unable to contact slurm controller")

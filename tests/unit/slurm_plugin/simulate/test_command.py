@@ -83,6 +83,26 @@ def test_people_read_what_was_left_out(tmp_path: Path) -> None:
     assert "left out                   1 larger than a GPU\n" in result.output
 
 
+def test_the_rows_on_failures_are_in_plain_words(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    trace.write_text(TRACE)
+    words = ["simulate", str(trace), "--gpus-per-node", "2", "--gpu-memory-mib", "80000"]
+    text = CliRunner().invoke(main, words).output
+    rows = {line[:26].rstrip(): line[27:] for line in text.splitlines()}
+    found = json.loads(CliRunner().invoke(main, [*words, "--json"]).output)
+    assert list(rows)[list(found).index("crashes") :][:7] == [
+        "out of memory or stopped",
+        "stopped by the guard",
+        "ended within the booking",
+        "rerun after that",
+        "not rerun after that",
+        "requeues",
+        "jobs over their time limit",
+    ]
+    assert rows["out of memory or stopped"] == str(found["crashes"])
+    assert len(rows) == len(found)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [("nonsense\n", "no column"), ("arrival_s,workload,gpus,duration_min\n0,x,9,1\n", "no job fits")],

@@ -15,16 +15,16 @@ from slurm_plugin.core.placement.choose import Pin
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.simulate.aftermath import REQUEUE_S
-from slurm_plugin.simulate.cluster import PARTITION, Cluster
+from slurm_plugin.simulate.cluster import PARTITION, SimulatedCluster
 from slurm_plugin.simulate.engine import Engine
 from slurm_plugin.simulate.gpus.hardware import Hardware, overrunning
 from slurm_plugin.simulate.gpus.interference import Load, slowdowns, together
 from slurm_plugin.simulate.jobs import Baseline, make_job
 from slurm_plugin.simulate.metrics import metrics
-from slurm_plugin.simulate.progress import Job, Run
+from slurm_plugin.simulate.progress import SimulatedJob, SimulatedRun
 from slurm_plugin.simulate.result import Result
 from slurm_plugin.simulate.traces.job import TraceJob
-from slurm_plugin.simulate.traces.workloads import EXACT, EstimateError
+from slurm_plugin.simulate.traces.workloads import EXACT, MeasuredError
 from slurm_plugin.slurm.versions import NEWEST, Version
 
 MEMORY = 40 * GIB
@@ -32,8 +32,8 @@ CALM = Load(smact=0.02, busy=0.04, duty=0.2)
 SETTINGS = PartitionConfig(collocate=True, gpu_memory_mib=40 * 1024)
 
 
-def reported(estimate: float, bound: float) -> EstimateError:
-    return EstimateError(estimate=estimate, bound=bound, quantiles=(estimate,) * len(SHARES))
+def reported(estimate: float, bound: float) -> MeasuredError:
+    return MeasuredError(estimate=estimate, bound=bound, quantiles=(estimate,) * len(SHARES))
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
     nodes: int = 1,
     per_node: int = 2,
     baseline: Baseline = "rad",
-    errors: Sequence[EstimateError] = (EXACT,),
+    errors: Sequence[MeasuredError] = (EXACT,),
     load: Load = CALM,
     pin: Pin = "slurm",
     partition: PartitionConfig = SETTINGS,
@@ -53,7 +53,7 @@ def run(
     requeue_s: float = 3.0,
 ) -> Result:
     config = Config(partitions={PARTITION: partition}, default_partition=PARTITION)
-    jobs: list[Job] = [
+    jobs: list[SimulatedJob] = [
         make_job(
             row,
             load,
@@ -67,7 +67,7 @@ def run(
         for row in rows
     ]
     managed = baseline == "rad"
-    cluster = Cluster(
+    cluster = SimulatedCluster(
         nodes=nodes,
         per_node=per_node,
         memory_bytes=MEMORY,
@@ -149,12 +149,12 @@ def test_a_job_of_two_gpus_starts_up_on_both() -> None:
     assert [gpu.busy_s for gpu in result.gpus] == pytest.approx([50.0, 50.0])
 
 
-def on_gpu(number: int, *, needs: int, booked: int, estimate: int) -> Run:
+def on_gpu(number: int, *, needs: int, booked: int, estimate: int) -> SimulatedRun:
     """A run of a job of so many GiB."""
     config = Config(partitions={PARTITION: SETTINGS}, default_partition=PARTITION)
     one = make_job(job(number, gib=needs), CALM, config, baseline="rad", errors=(EXACT,), usable_bytes=MEMORY)
     one.booking = Booking(kind="shared", memory_bytes=booked * GIB, estimate_bytes=estimate * GIB)
-    return Run(job=one, gpu_indices=(0,), gpus=(0,), start_s=0.0, trains_s=0.0)
+    return SimulatedRun(job=one, gpu_indices=(0,), gpus=(0,), start_s=0.0, trains_s=0.0)
 
 
 def test_jobs_of_two_gpus_share_where_the_site_lets_them() -> None:
@@ -166,11 +166,11 @@ def test_jobs_of_two_gpus_share_where_the_site_lets_them() -> None:
     assert [one.first_start_s for one in shared.jobs] == [0.0, 0.0, 0.0]
 
 
-def test_who_is_slow_on_its_first_gpu_leaves_its_second_one_to_others() -> None:
+def test_a_job_that_is_slow_on_its_first_gpu_leaves_its_second_one_to_others() -> None:
     wide = Load(smact=0.5, busy=0.6, halves=True, exchanges_per_s=1500.0)
     full = Load(smact=0.8, busy=0.98)
     config = Config(partitions={PARTITION: SETTINGS}, default_partition=PARTITION)
-    hardware = Hardware(Cluster(nodes=1, per_node=2, memory_bytes=MEMORY, config=config))
+    hardware = Hardware(SimulatedCluster(nodes=1, per_node=2, memory_bytes=MEMORY, config=config))
     runs = [on_gpu(number, needs=4, booked=5, estimate=4) for number in range(3)]
     for one, load, gpus in zip(runs, (wide, full, full), ((0, 1), (1,), (0,)), strict=True):
         one.job.load, one.gpus = load, gpus
@@ -180,7 +180,7 @@ def test_who_is_slow_on_its_first_gpu_leaves_its_second_one_to_others() -> None:
     both, second, _ = runs
     assert both.factors[0] == slowdowns([wide, full])[0] > both.factors[1] > 1.0
     assert both.rate == 1.0 / both.factors[0]
-    assert 1.0 < second.factors[1] < alone_with_it, "it is told of what came to the first GPU"
+    assert 1.0 < second.factors[1] < alone_with_it, "it is informed of what came to the first GPU"
     assert hardware.gpus[1].smact == pytest.approx(
         wide.smact / both.factors[0] + full.smact / second.factors[1]
     )
@@ -238,7 +238,7 @@ def test_backfill_does_not_delay_what_has_a_promised_start() -> None:
     ("min_age_reserve_s", "starts_s"),
     [
         (0.0, [0.0, 0.0, 100.0, 100.0]),  # a GPU that no job waits for has space, but its node is planned
-        (60.0, [0.0, 0.0, 103.0, 3.0]),  # who has waited for less than that may be passed, and pays for it
+        (60.0, [0.0, 0.0, 103.0, 3.0]),  # a job that waited for less than that may be passed, and pays for it
         (1.0, [0.0, 0.0, 100.0, 100.0]),
     ],
 )
@@ -275,7 +275,7 @@ def test_a_planned_start_counts_from_the_minute_before_it(began_s: float, start_
 def test_slurm_24_11_plans_whole_gpus_as_if_no_shards_were_in_use(
     gib: int, slurm: Version, start_s: float
 ) -> None:
-    """Seen there (tests/cluster/test_plans.py): a start that is planned for now lets no job pass who would share."""
+    """See tests/cluster/slurm/test_plans.py: a start that is planned for now lets no job pass that would share."""
     result = run(
         replace(job(0, duration_s=100.0, gib=20), limit_s=600.0),
         replace(job(1, 1.0, duration_s=10.0, gib=gib), limit_s=60.0),
@@ -350,7 +350,7 @@ def test_gpus_do_the_work_that_the_jobs_have() -> None:
 def test_a_job_on_two_shared_gpus_is_as_slow_as_on_the_slower_one() -> None:
     """One comes onto its second GPU when it has done half of its work."""
     config = Config(partitions={PARTITION: SETTINGS}, default_partition=PARTITION)
-    cluster = Cluster(nodes=1, per_node=2, memory_bytes=MEMORY, config=config, managed=False)
+    cluster = SimulatedCluster(nodes=1, per_node=2, memory_bytes=MEMORY, config=config, managed=False)
     busy = Load(smact=0.9, busy=1.0)
     rows = ((job(0, gpus=2), busy), (job(1, duration_s=5000.0), CALM), (job(2, submit_s=50.0), busy))
     jobs = [
@@ -367,16 +367,16 @@ def test_a_job_on_two_shared_gpus_is_as_slow_as_on_the_slower_one() -> None:
 
 
 def test_a_job_that_was_requeued_is_woken_by_the_next_end() -> None:
-    """Slurm 22.05 gives GPUs with shards in use away: the job is put back for 18 s, then 20, 40, ... unless woken."""
+    """Slurm 22.05 gives GPUs with shards in use away: the job is requeued for 18 s, then 20, 40, ... unless woken."""
     wide = job(2, 1.0, gpus=2, duration_s=50.0)
     small = job(0, duration_s=2.0), job(1, duration_s=100.0)
     result = run(*small, wide, pin="bound", slurm=(22, 5, 8), requeue_s=18.0)
-    # Put back at 2 (until 20), 20 (until 40), 40 (until 80), 80 (until 160): the end at 100 wakes it.
+    # Requeued at 2 (until 20), 20 (until 40), 40 (until 80), 80 (until 160): the end at 100 wakes it.
     assert result.requeues == 4
     assert result.jobs[2].first_start_s == pytest.approx(100.0)
 
 
-def test_who_is_woken_too_early_starts_as_soon_as_slurm_can() -> None:
+def test_a_job_woken_too_early_starts_as_soon_as_slurm_can() -> None:
     wide = job(2, 1.0, gpus=2, duration_s=50.0)
     small = job(0, duration_s=2.0), job(1, duration_s=10.0)
     result = run(*small, wide, pin="bound", slurm=(22, 5, 8), requeue_s=18.0)

@@ -18,7 +18,7 @@ from golden_texts import Golden
 from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.simulate.command import simulate
-from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.question import SimulationQuestion
 from slurm_plugin.simulate.traces.workloads import measured
 
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -30,15 +30,11 @@ WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "no estimates": ({}, {"estimates": "none"}),
     "exclusive": ({"policy": "exclusive"}, {}),
     "escalate": ({"confidence": 0.5, "recovery": "escalate"}, {}),
-    "history": ({}, {"activity": "history"}),
     "as installed": ({"share_multi_gpu": True}, {}),
     "as installed, gradients one by one": ({"share_multi_gpu": True}, {"gradients": "one by one"}),
     "wait": ({"on_saturated": "wait"}, {}),
-    "kept": ({}, {"kept": 1}),
-    "drain": ({}, {"drain": True}),
-    "what servers take": ({}, {"server_mib": 700}),
     "slots": ({}, {"slot_min": 60.0, "start_up_s": 60.0}),
-    "compressed": ({}, {"compress": 150.0, "start_up_s": 7.0, "backfill_s": 2.0, "never_wait": True}),
+    "compressed": ({}, {"compress": 150.0, "start_up_s": 7.0, "backfill_s": 2.0}),
 }
 """Settings of the partition, and of the question."""
 SHOWN = (
@@ -71,10 +67,11 @@ def write_trace(path: Path, seed: int) -> None:
             at_s += draw.expovariate(1 / 240.0) * (0.1 if draw.random() < 0.7 else 2.8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_figures_of_a_trace(golden: Golden, tmp_path: Path, seed: int) -> None:
     write_trace(tmp_path / "trace.csv", seed)
-    question = Question(
+    question = SimulationQuestion(
         trace=tmp_path / "trace.csv",
         nodes=2,
         gpus_per_node=2,
@@ -83,9 +80,9 @@ def test_figures_of_a_trace(golden: Golden, tmp_path: Path, seed: int) -> None:
         pin="bound",
     )
     lines = []
-    for way, (settings, asked) in WAYS.items():
+    for way, (settings, changes) in WAYS.items():
         found = simulate(
-            replace(question, settings=replace(PartitionConfig(), **settings), **asked), SystemClock()
+            replace(question, settings=replace(PartitionConfig(), **settings), **changes), SystemClock()
         )
         lines.append(json.dumps({"way": way} | {name: found[name] for name in SHOWN}))
     golden(f"simulate/drawn{seed}.jsonl", "\n".join(lines))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from paths import CHECKOUT
 
+sys.path.insert(0, str(CHECKOUT / "bench"))
 sys.path.insert(0, str(CHECKOUT / "bench" / "simulation"))
 import replayed
 import replayed_groups
@@ -146,7 +147,7 @@ def test_the_release_of_slurm_is_read() -> None:
     assert replayed.release(run("whole", slurm="unknown")) == NEWEST
 
 
-def test_a_group_is_who_trains_while_no_job_comes_or_goes() -> None:
+def test_a_group_is_the_jobs_that_train_while_none_starts_or_ends() -> None:
     """Two share a GPU from 10 to 20 s; the first does 50 steps of 0.1 s in that time, the second all of its own."""
     first, second = job("a", 0.0, 0.0), job("b", 0.0, 9.0)
     first["runs"] = [
@@ -180,7 +181,7 @@ def test_what_handing_gradients_over_costs_is_read_from_steps() -> None:
     assert found.model == pytest.approx(1 + 0.0026 * 411 / 0.2609, rel=0.05)
     full["runs"][0]["gpus"] = "1"
     (found,) = replayed_groups.handovers(run("magm", wide, full))
-    assert found.served == 0.0, "nobody is on its first GPU"
+    assert found.served == 0.0, "no job is on its first GPU"
     assert found.model < 2.5
 
 

@@ -101,19 +101,19 @@ def test_a_slurm_that_does_not_answer_is_an_error_of_slurm(tmp_path: Path) -> No
 
 
 class Answering(SlurmCommands):
-    """Slurm's commands, each noted and answered with one job; squeue's columns are as wide as they were asked for."""
+    """Slurm's commands, each noted and answered with one job; squeue's columns are as wide as they were requested."""
 
     def __init__(self, conf: Path, **job: str) -> None:
         super().__init__(slurm_conf=str(conf), timeout_s=2.0)
-        self.asked: list[tuple[str, ...]] = []
+        self.queries: list[tuple[str, ...]] = []
         self._job = job
 
     def ask(self, *argv: str, pings: bool = False) -> str:
-        self.asked.append(argv)
+        self.queries.append(argv)
         return ""
 
     def columns(self, program: str, columns: Columns, *which: str) -> bytes:
-        self.asked.append((program, *which))
+        self.queries.append((program, *which))
         record = "".join(self._job.get(name, "N/A").ljust(width) for name, width in columns)
         return record.encode() + b"\n"
 
@@ -129,13 +129,13 @@ def test_a_hook_has_one_question_about_its_job_and_none_about_slurm_s_configurat
         assert look(slurm, 12) is not None
         slurm.requeue(12)
         slurm.update(12, JobChange(start_in_s=5))
-        assert [(*argv[:2], argv[-1])[: 3 if argv[0] == "squeue" else 2] for argv in slurm.asked] == [
+        assert [(*argv[:2], argv[-1])[: 3 if argv[0] == "squeue" else 2] for argv in slurm.queries] == [
             ("squeue", "-a", "12"),
-            ("squeue", "-a", "7_3"),  # scontrol is asked about this job alone
+            ("squeue", "-a", "7_3"),  # scontrol is queried about this job alone
             ("scontrol", "requeue"),
             ("scontrol", "update"),
         ]
-        assert slurm.asked[2][2] == "7_3" and slurm.asked[3][2] == "JobId=7_3"
+        assert slurm.queries[2][2] == "7_3" and slurm.queries[3][2] == "JobId=7_3"
 
 
 def test_a_requeued_job_waits_as_this_machine_s_slurm_conf_has_it(tmp_path: Path) -> None:
@@ -148,3 +148,24 @@ def test_a_requeued_job_waits_as_this_machine_s_slurm_conf_has_it(tmp_path: Path
     assert Old(slurm_conf=str(conf)).requeue_delay_s() == 18
     conf.write_text("ClusterName=x\n")
     assert Old(slurm_conf=str(conf)).requeue_delay_s() == 123
+
+
+def test_the_version_is_queried_again_once_slurm_was_upgraded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scontrol = tmp_path / "scontrol"
+    for module in ("slurm_plugin.core.process.run", "slurm_plugin.slurm.commands"):
+        monkeypatch.setattr(f"{module}.find_program", lambda _: str(scontrol))
+
+    def install(version: str) -> None:
+        """Put a program in the place of another, as a package does, that answers and says so."""
+        new = tmp_path / "new"
+        new.write_text(f"#!/bin/sh\necho slurm-wlm {version}\necho asked >>{tmp_path}/asked\n")
+        new.chmod(0o755)
+        new.rename(scontrol)
+
+    slurm = SlurmCommands()
+    for version, expected in (("22.05.8", (22, 5, 8)), ("24.11.5", (24, 11, 5))):
+        install(version)
+        assert slurm.version() == slurm.version() == expected
+    assert (tmp_path / "asked").read_text().count("asked") == 2

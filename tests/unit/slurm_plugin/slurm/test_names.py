@@ -1,4 +1,4 @@
-"""scontrol is asked about this job and nothing of another user's."""
+"""scontrol is queried about this job and nothing of another user's."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ LEADER = {**PLAIN, "JobID": "11", "ArrayJobID": "11", "HetJobID": "11", "HetJobO
 
 
 class Shown(SlurmCommands):
-    """squeue shows these rows for each name that it is asked for."""
+    """squeue shows these rows for each name in the query."""
 
     def __init__(self, rows: dict[str, list[dict[str, str]]], owners: dict[int, int] | None = None) -> None:
         super().__init__(slurm_conf=str(Path("/nonexistent")), owners=owners)
-        self.rows, self.reported, self.asked = rows, [], 0  # type: ignore[var-annotated]
+        self.rows, self.reported, self.queries = rows, [], 0  # type: ignore[var-annotated]
 
     def columns(self, program: str, columns: Columns, *which: str) -> bytes:
-        self.asked += 1
+        self.queries += 1
         shown = (
             "".join(row.get(name, "N/A").ljust(size) for name, size in columns)
             for row in self.rows[which[-1]]
@@ -58,7 +58,7 @@ def test_a_job_is_recognised_by_its_own_name(
     slurm.requeue(int(job))
     slurm.requeue(int(job))
     assert slurm.reported == [("scontrol", "requeue", reported)] * 2
-    assert slurm.asked <= 4, "a name is checked once"
+    assert slurm.queries <= 4, "a name is checked once"
 
 
 @pytest.mark.parametrize(

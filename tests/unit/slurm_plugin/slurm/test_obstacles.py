@@ -30,7 +30,7 @@ def test_nothing_is_in_the_way_of_a_right_cluster(version: Version, settings: di
         (("gpu:4,shard:a100:160",), False),
     ],
 )
-def test_shards_that_no_node_has_are_not_asked_for(node_gres: tuple[str, ...], leave_jobs: bool) -> None:
+def test_shards_that_no_node_has_are_not_requested(node_gres: tuple[str, ...], leave_jobs: bool) -> None:
     assert [one.leave_jobs for one in obstacles((24, 11, 5), RIGHT, node_gres)] == [True] * leave_jobs
 
 

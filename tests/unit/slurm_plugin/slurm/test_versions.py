@@ -19,7 +19,7 @@ from slurm_plugin.slurm.versions import known, release, traits, whole_as_gpu
         ((22, 5, 8), "gpu", "gpu:1"),
     ],
 )
-def test_a_whole_gpu_is_asked_for_in_a_form_that_holds(
+def test_a_whole_gpu_is_requested_in_a_form_that_slurm_honours(
     version: tuple[int, int, int], form: str, request_: str
 ) -> None:
     partition = PartitionConfig(collocate=True, shards_per_gpu=40, exclusive_form=form)  # type: ignore[arg-type]

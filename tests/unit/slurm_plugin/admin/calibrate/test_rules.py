@@ -36,16 +36,16 @@ REPORTED = {
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Programs of the names that measure; they print what they are asked for from a file next to them."""
+    """Programs of the names that measure; they print the requested part from a file next to them."""
     folder = tmp_path_factory.mktemp("programs")
     convolutions = {str(seed): recorded.convolutions(recorded.sweeps()[seed]) for seed in range(2)}
-    (folder / "told.json").write_text(json.dumps(REPORTED | convolutions))
+    (folder / "reported.json").write_text(json.dumps(REPORTED | convolutions))
     for name in {part.program for part in PARTS}:
         (folder / name).write_text(
             "import json, sys\nfrom pathlib import Path\n"
-            "told = json.loads(Path(__file__).with_name('told.json').read_text())\n"
-            "if sys.argv[1] not in told: sys.exit('this part fails')\n"
-            "print('a warning of torch')\nprint(json.dumps(told[sys.argv[1]]))\n"
+            "reported = json.loads(Path(__file__).with_name('reported.json').read_text())\n"
+            "if sys.argv[1] not in reported: sys.exit('this part fails')\n"
+            "print('a warning of torch')\nprint(json.dumps(reported[sys.argv[1]]))\n"
         )
     return folder
 
@@ -126,8 +126,10 @@ def test_a_workspace_that_does_not_stay_costs_no_other_number(tmp_path: Path, pr
     folder.mkdir()
     for path in programs.iterdir():
         (folder / path.name).write_text(path.read_text())
-    reported = json.loads((programs / "told.json").read_text())
-    (folder / "told.json").write_text(json.dumps(reported | {"cublas": reported["cublas"] | {"lt_bytes": 0}}))
+    reported = json.loads((programs / "reported.json").read_text())
+    (folder / "reported.json").write_text(
+        json.dumps(reported | {"cublas": reported["cublas"] | {"lt_bytes": 0}})
+    )
     out = tmp_path / "rules.csv"
     measure(out, folder)
     names = {rule.name for rule in read_site_table(out) if rule.library == "cublas"}

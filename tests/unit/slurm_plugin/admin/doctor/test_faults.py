@@ -19,7 +19,7 @@ from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.admin.doctor import collect as gathering
 from slurm_plugin.admin.doctor.checks.run import examine
 from slurm_plugin.admin.doctor.finding import Finding
-from slurm_plugin.admin.doctor.fixes import Change, Run
+from slurm_plugin.admin.doctor.fixes import LineChange, RunCommand
 from slurm_plugin.admin.own_files.templates import lua_folder
 from slurm_plugin.core.clock import SystemClock
 
@@ -38,7 +38,7 @@ def etc(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gathering, "_asked", lambda *_: (None, None))
+    monkeypatch.setattr(gathering, "_slurm_answers", lambda *_: (None, None))
     monkeypatch.setattr(gathering, "installed_version", lambda: NEW)
     monkeypatch.setattr(gathering, "units", dict)
     monkeypatch.setattr(gathering, "detect", lambda _: None)
@@ -76,12 +76,12 @@ def said(findings: list[Finding]) -> set[tuple[str, str]]:
 
 def do(finding: Finding) -> None:
     """Do what a fix says: its lines from below, so that the numbers stay those that were shown."""
-    changes = [action for action in finding.actions if isinstance(action, Change)]
+    changes = [action for action in finding.actions if isinstance(action, LineChange)]
     for change in sorted(changes, key=lambda change: -change.first):
         before = change.path.read_text() if change.path.exists() else ""
         change.path.write_text(change.applied(before))
     for action in finding.actions:
-        if isinstance(action, Run):
+        if isinstance(action, RunCommand):
             subprocess.run(action.argv, check=True)
 
 

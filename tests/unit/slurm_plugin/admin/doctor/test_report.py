@@ -29,9 +29,11 @@ from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.comments.signed_comment import fingerprint
 from slurm_plugin.core.config.in_use import in_use
 from slurm_plugin.core.config.load import Config, Features, GpuType, PartitionConfig, load_config
+from slurm_plugin.core.config.settings import Paths
 from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.units import GIB, MIB
 from slurm_plugin.monitor.window import write_window
+from slurm_plugin.mps.daemon import LONGEST_RUN_FOLDER
 from slurm_plugin.slurm.files.conf_lines import ConfFile
 from slurm_plugin.slurm.queries.live import Live
 
@@ -213,16 +215,33 @@ def test_slurmctlds_own_word_goes_before_the_files():
     assert [each.fix for each in reported] == ["run: systemctl restart slurmctld"]
 
 
-def test_partitions_on_the_same_nodes_that_rad_toml_does_not_name_are_said():
+def test_partitions_without_sharing_on_the_same_nodes_are_said():
     for nodes, said in (("n1", True), ("ALL", True), ("c1", False)):
         lines = (*NODES, {"nodename": "c1"}, {"partitionname": "all", "nodes": nodes})
         facts = dataclasses.replace(GOOD, slurm=ConfFile(settings=SLURM, lines=lines))
         found = [each for each in examine(facts) if each.subject == "partitions"]
         assert [each.level for each in found] == ["ok"] * said
         assert all(
-            "gpu has nodes in common with all, which rad.toml does not name" in each.text for each in found
+            "gpu has nodes in common with all, where jobs share no GPU: on these nodes each job stays"
+            in each.text
+            for each in found
         )
         assert troubles(facts) == []
+
+
+@pytest.mark.parametrize(
+    "other", [{}, {"all": PartitionConfig(collocate=False)}], ids=["not named", "no sharing"]
+)
+def test_jobs_moved_among_gpus_of_another_partition_are_reported(other: dict[str, PartitionConfig]) -> None:
+    """It said that each job stays on Slurm's GPU, which `pin = "bound"` is there to change."""
+    config = sharing(pin="bound")
+    config = dataclasses.replace(config, partitions={**config.partitions, **other})
+    lines = (*NODES, {"partitionname": "all", "nodes": "n1"})
+    facts = dataclasses.replace(GOOD, config=config, slurm=ConfFile(settings=SLURM, lines=lines))
+    (found,) = troubles(facts)
+    assert (found.level, found.subject) == ("warn", "rad.toml")
+    assert 'common with all, where jobs share no GPU; pin = "bound" may move' in found.text
+    assert 'pin = "auto"' in found.fix
 
 
 def test_on_a_configless_node_a_fix_is_for_the_controllers_files():
@@ -258,7 +277,7 @@ def test_files_of_another_release_work_and_are_to_be_renewed():
     (reported,) = troubles(dataclasses.replace(GOOD, lua_files=OLDER))
     assert (reported.level, reported.subject, reported.fix) == ("warn", "job_submit.lua", "run: rad install")
     assert "work, but differ from this release: rad.lua, rad_fallback.lua, rad_job.lua" in reported.text
-    newer = {**LUA, "rad.lua": LUA["rad.lua"] + "-- more\n", "rad_stamp.lua": None}
+    newer = {**LUA, "rad.lua": LUA["rad.lua"] + "-- more\n", "rad_signed_booking.lua": None}
     (reported,) = troubles(dataclasses.replace(GOOD, lua_files=newer))
     assert reported.text.endswith("differ from this release: rad.lua"), "what cannot be read is not judged"
     without = {name: text for name, text in LUA.items() if name != "rad_settings.lua"}
@@ -268,7 +287,7 @@ def test_files_of_another_release_work_and_are_to_be_renewed():
 @pytest.mark.parametrize(
     ("gone", "reported"),
     [
-        ("rad_stamp.lua", {"job_submit.lua": "fail"}),
+        ("rad_signed_booking.lua", {"job_submit.lua": "fail"}),
         ("rad_json.lua", {"job_submit.lua": "fail", "cli_filter.lua": "warn"}),
         ("rad_cli.lua", {"cli_filter.lua": "warn"}),
     ],
@@ -342,7 +361,12 @@ def test_plugins_may_be_named_in_either_way(word: str):
 @pytest.mark.parametrize(
     ("changes", "level", "says", "fix"),
     [
-        ({"config": None, "config_error": "rad.toml: unknown key modus"}, "fail", "modus", "rad install"),
+        (
+            {"config": None, "config_error": "rad.toml: unknown key modus"},
+            "fail",
+            "modus",
+            "correct what is named",
+        ),
         ({"config": Config()}, "warn", "no partition shares", "collocate = true"),
         ({"config": dataclasses.replace(GOOD.config, mode="observe")}, "warn", "observe", "enforce"),
         (
@@ -405,7 +429,7 @@ def test_plugins_may_be_named_in_either_way(word: str):
         ),
         ({"lua": {**GOOD.lua, "job_submit": None}}, "fail", "is missing", "rad install"),
         ({"lua": {**GOOD.lua, "cli_filter": None}}, "unseen", "login nodes", ""),
-        ({"lua_sockets": ()}, "warn", "leaves every job", "lua-socket"),
+        ({"lua_sockets": ()}, "warn", "submits every job unchanged", "lua-posix"),
         ({"key_error": "other users can read the cluster key"}, "fail", "can read", "0600"),
         ({"key_error": None}, "unseen", "only root", ""),
         ({"radd": "no answer: timed out"}, "fail", "timed out", "systemctl restart radd"),
@@ -445,6 +469,16 @@ def test_plugins_may_be_named_in_either_way(word: str):
             "fail",
             "cgroups pin both",
             "ConstrainDevices=no",
+        ),
+        (
+            {
+                **slurm(taskplugin="task/cgroup"),
+                "cgroup": ConfFile(settings={"constraindevices": "yes"}),
+                "config": sharing(pin="bound"),
+            },
+            "fail",
+            "may choose a GPU that cgroups keep from the job",
+            'pin = "auto"',
         ),
         (
             {**slurm(selecttypeparameters="CR_Core_Memory"), "version": (22, 5, 8)},
@@ -562,6 +596,16 @@ def test_plugins_may_be_named_in_either_way(word: str):
         ({"mps_control": None}, "warn", "time slicing", "streams"),
         ({"acls": False}, "fail", "access control lists", "/run/rad"),
         (
+            {
+                "config": dataclasses.replace(
+                    sharing(), paths=Paths(run=f"/scratch/{'r' * LONGEST_RUN_FOLDER}")
+                )
+            },
+            "fail",
+            "too long for the sockets of MPS",
+            "/run/rad",
+        ),
+        (
             {"config": sharing(mps_server="account")},
             "warn",
             'mps_server = "account" in partition gpu is as "user"',
@@ -656,6 +700,13 @@ def test_the_pages(golden: Golden):
     golden("doctor/login_node.txt", as_text(examine(login)))
 
 
+def test_radd_that_refuses_a_user_is_not_reported_as_broken() -> None:
+    found = examine(dataclasses.replace(GOOD, key_error=None, radd="no answer: Permission denied"))
+    assert [each.level for each in found if each.subject == "radd"] == ["unseen"]
+    dead = examine(dataclasses.replace(GOOD, key_error=None, radd="no answer: Connection refused"))
+    assert [each.level for each in dead if each.subject == "radd"] == ["fail"]
+
+
 class TestGather:
     """From a machine as it is."""
 
@@ -714,7 +765,7 @@ class TestGather:
             (b'{"error": "no"}\n', "not radd's"),
         ],
     )
-    def test_radd_is_asked(self, tmp_path: Path, answer: bytes, reported: str):
+    def test_radd_is_queried(self, tmp_path: Path, answer: bytes, reported: str):
         facts = self.answered(tmp_path, answer)
         assert facts.radd is not None
         assert reported in facts.radd and facts.undecided == 0
@@ -738,7 +789,7 @@ class TestGather:
         assert [each.level for each in of_radd] == ["ok", *(["warn"] if undecided else [])]
         assert not undecided or of_radd[1].text.startswith("3 submissions")
 
-    def test_radds_key_and_settings_are_compared_with_those_here(self, tmp_path: Path):
+    def test_radds_key_settings_and_slurm_are_compared_with_those_here(self, tmp_path: Path):
         self.files(tmp_path)
         key = fingerprint(bytes(32))
         settings = in_use(load_config(tmp_path / "rad.toml"), tmp_path / "rad.toml")
@@ -748,8 +799,11 @@ class TestGather:
             ({"key": "00000000"}, "key"),
             ({"settings": f"0 {tmp_path}/rad.toml"}, "radd"),
             ({"settings": "0 /other.toml"}, None),
+            ({"slurm": "24.11.5"}, None),
+            ({"slurm": "22.05.8"}, "Slurm"),
         ):
             facts = self.answered(tmp_path, json.dumps(right | change).encode() + b"\n")
+            facts = dataclasses.replace(facts, version=(24, 11, 5))
             (tmp_path / "radd.sock").unlink()
             found = [*check_controller(facts), *check_daemons(facts)]
             assert [each.subject for each in found if each.level == "fail"] == ([subject] if subject else [])

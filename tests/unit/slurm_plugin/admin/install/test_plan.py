@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -29,6 +31,7 @@ from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.comments.signed_comment import read_key
 from slurm_plugin.core.config import toml
 from slurm_plugin.core.config.load import load_config, parse_config
+from slurm_plugin.core.errors import ConfigError
 from slurm_plugin.simulate.command import settings_of
 from slurm_plugin.slurm.versions import max_shard_gpus_of
 
@@ -71,7 +74,7 @@ def test_everything_is_put_below_the_root(tmp_path: Path):
         "etc/slurm/rad/rad_link.lua": "0o644",
         "etc/slurm/rad/rad_request.lua": "0o644",
         "etc/slurm/rad/rad_settings.lua": "0o644",
-        "etc/slurm/rad/rad_stamp.lua": "0o644",
+        "etc/slurm/rad/rad_signed_booking.lua": "0o644",
         "etc/slurm/rad/rad_step.lua": "0o644",
         "etc/systemd/system/radd.service": "0o644",
         "etc/systemd/system/radd.socket": "0o644",
@@ -81,7 +84,10 @@ def test_everything_is_put_below_the_root(tmp_path: Path):
     assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards == 138
     assert len(read_key(tmp_path / "etc/rad/key")) == 32
     assert f"add to {tmp_path}/etc/slurm/slurm.conf" in output
-    assert "Prolog=/etc/rad/prolog.sh" in output
+    assert re.findall(r"(?m)^ +\w*(?:Prolog|Epilog)=(.*)$", output) == [
+        f"/etc/slurm/rad/{hook}.sh"
+        for hook in ("prolog", "task_prolog", "epilog")  # as with --edit-slurm
+    ]
     assert (
         "AccountingStorageTRES=gres/gpu,gres/shard\n    then rad doctor prints TRESBillingWeights" in output
     )
@@ -95,6 +101,28 @@ def test_it_names_the_nodes_and_their_shards(tmp_path: Path):
         False,
     ]
     assert load_config(tmp_path / "etc/rad/rad.toml").partitions["gpu"].shards_per_gpu == 138
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"node": "gpu[1-"}, r"--node gpu\[1-: write it like gpu\[1-4\]"),
+        ({"shard_mib": 99_999, "gpu_memory_mib": 40_330}, "choose a smaller --shard-mib"),
+    ],
+)
+def test_values_that_no_site_can_have_are_refused(more: dict[str, Any], said: str) -> None:
+    given = {"node": "n0", "gpu_memory_mib": 143_156, "shard_mib": 1024, **more}
+    with pytest.raises(ConfigError, match=said):
+        install_values(
+            prefix="/opt/rad/venv",
+            etc="/etc/rad",
+            mode="observe",
+            partition="gpu",
+            gpus=1,
+            slurm_user="root",
+            clock=SystemClock(),
+            **given,
+        )
 
 
 def test_a_node_with_gpus_of_several_types_gets_a_table_for_each(tmp_path: Path):
@@ -143,10 +171,19 @@ def test_a_slurm_that_can_share_jobs_of_several_gpus_is_informed_to(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_the_key_belongs_to_who_reads_it(tmp_path: Path):
+def test_the_key_belongs_to_the_user_that_reads_it(tmp_path: Path):
     install(tmp_path, "--key", "--slurm-user", "nobody")
     key = (tmp_path / "etc/rad/key").stat()
     assert (key.st_uid, key.st_mode & 0o777) == (pwd.getpwnam("nobody").pw_uid, 0o600)
+
+
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_user_that_is_unknown_here_is_refused_by_name(tmp_path: Path, more: tuple[str, ...]):
+    words = ["install", "--root", str(tmp_path), "--gpu-memory-mib", "143156", "--slurm-user"]
+    result = CliRunner().invoke(main, [*words, "nosuchuser", *more])
+    assert (result.exit_code, files(tmp_path)) == (2, {})
+    assert result.output == "rad install: this machine knows no user nosuchuser; give the user id\n"
+    assert CliRunner().invoke(main, [*words, "64030", "--dry-run"]).exit_code == 0
 
 
 def test_it_begins_by_observing(tmp_path: Path):
@@ -164,10 +201,19 @@ def test_a_dry_run_writes_nothing(tmp_path: Path):
 
 def test_an_admins_file_is_never_overwritten(tmp_path: Path):
     (tmp_path / "etc/rad").mkdir(parents=True)
-    (tmp_path / "etc/rad/rad.toml").write_text("mine\n")
+    (tmp_path / "etc/rad/rad.toml").write_text("# mine\n")
     output = install(tmp_path)
-    assert (tmp_path / "etc/rad/rad.toml").read_text() == "mine\n"
+    assert (tmp_path / "etc/rad/rad.toml").read_text() == "# mine\n"
     assert f"differs {tmp_path}/etc/rad/rad.toml: not changed" in output
+
+
+def test_an_invalid_rad_toml_is_given_no_partition(tmp_path: Path):
+    (tmp_path / "etc/rad").mkdir(parents=True)
+    (tmp_path / "etc/rad/rad.toml").write_text('mode = "enforce"\nmod = "enforce"\n')
+    result = CliRunner().invoke(main, ["install", "--root", str(tmp_path), "--gpu-memory-mib", "40330"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"rad install: {tmp_path}/etc/rad/rad.toml:2: "), result.stderr
+    assert list(files(tmp_path)) == ["etc/rad/rad.toml"]
 
 
 def test_again_changes_nothing_and_keeps_the_key(tmp_path: Path):
@@ -232,7 +278,7 @@ def test_a_first_install_that_is_cut_off_anywhere_is_taken_back_whole(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("at", ["rad.lua", "rad_json.lua", "rad_stamp.lua", "job_submit.lua"])
+@pytest.mark.parametrize("at", ["rad.lua", "rad_json.lua", "rad_signed_booking.lua", "job_submit.lua"])
 def test_an_upgrade_that_is_cut_off_anywhere_is_finished_by_the_next_of_any_release(
     tmp_path: Path, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,14 +319,14 @@ def test_a_script_of_the_sites_own_loads_what_a_release_renews(tmp_path: Path):
     script = tmp_path / "etc/slurm/job_submit.lua"
     script.write_text("-- of the site\n")
     os.utime(script, (1000, 1000))
-    written_by_an_older_release(tmp_path, "etc/slurm/rad/rad_stamp.lua")
+    written_by_an_older_release(tmp_path, "etc/slurm/rad/rad_signed_booking.lua")
     install(tmp_path)
     assert script.read_text() == "-- of the site\n"
     assert seconds_of(script) > 1000
 
 
 def test_an_upgrade_takes_what_it_is_not_distinguished_from_what_is_there(tmp_path: Path) -> None:
-    """`rad install` alone gave radd to another user, and asked a controller for the memory of its GPUs."""
+    """`rad install` alone gave radd to another user, and required a controller to know the memory of its GPUs."""
     slurm_conf = tmp_path / "etc/slurm/slurm.conf"
     slurm_conf.parent.mkdir(parents=True)
     slurm_conf.write_text("SlurmUser=nobody\n")
@@ -303,7 +349,6 @@ def test_an_upgrade_takes_what_it_is_not_distinguished_from_what_is_there(tmp_pa
 def test_slurmctlds_user_is_slurm_confs(tmp_path: Path, line: str | None, user: str) -> None:
     if line is not None:
         (tmp_path / "slurm.conf").write_text(f"ClusterName=a\n{line}\n")
-    (tmp_path / "rad.toml").write_text("nonsense")
     there = found(tmp_path / "rad.toml", tmp_path / "slurm.conf", None)
     assert (there.slurm_user, there.partition, there.gpu_memory_mib) == (user, "gpu", None)
 
@@ -329,7 +374,7 @@ def test_no_half_of_a_file_stays_where_the_disk_is_full(tmp_path: Path):
 
 
 def test_a_script_that_is_changed_by_the_same_command_is_not_called_left_alone(tmp_path: Path) -> None:
-    step = Step(action="differs", path=tmp_path / "job_submit.lua", content=b"ours()\n", why="so it is")
+    step = Step(action="differs", path=tmp_path / "job_submit.lua", content=b"rad()\n", why="so it is")
     assert "not changed, because so it is; its new content" in as_text([step], verbose=False)
     assert as_text([step], verbose=True, edited=True) == f"keep {tmp_path}/job_submit.lua: your own"
 
@@ -386,7 +431,7 @@ def test_doctor_says_of_a_lua_file_what_install_would_do(tmp_path: Path, how: st
     assert (reported().level, reported().text) == ("ok", f"calls RAD; not changed, because {whys['changed']}")
 
 
-def test_without_gpus_and_without_their_memory_it_asks(tmp_path: Path):
+def test_without_gpus_and_without_their_memory_it_prompts(tmp_path: Path):
     result = CliRunner().invoke(main, ["install", "--root", str(tmp_path)])
     assert (result.exit_code, "add --gpu-memory-mib" in result.output) == (2, True)
     assert "nvidia-smi --query-gpu" in result.output, "how it is found"

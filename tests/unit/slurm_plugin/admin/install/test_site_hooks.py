@@ -13,7 +13,7 @@ from slurm_plugin.admin.doctor.collect import hook_scripts
 from slurm_plugin.admin.doctor.collect_local import joined
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding
-from slurm_plugin.admin.doctor.fixes import Change, Run
+from slurm_plugin.admin.doctor.fixes import LineChange, RunCommand
 from slurm_plugin.slurm.files.conf_lines import read_conf
 
 OLD, NEW = (22, 5, 8), (24, 11, 5)
@@ -45,9 +45,9 @@ def reported(folder: Path, version: tuple[int, int, int]) -> dict[str, Finding]:
 def do(finding: Finding) -> None:
     assert finding.actions, finding
     for action in finding.actions:
-        if isinstance(action, Change):
+        if isinstance(action, LineChange):
             action.path.write_text(action.applied(action.path.read_text() if action.path.exists() else ""))
-        elif isinstance(action, Run):
+        elif isinstance(action, RunCommand):
             subprocess.run(action.argv, check=True)
 
 

@@ -39,7 +39,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def partition_of(site: Site, plan: slurm_files.Plan) -> PartitionConfig:
+def partition_of(site: Site, plan: slurm_files.SlurmFilesPlan) -> PartitionConfig:
     text = plan.after.get(site.rad / "rad.toml", RAD_TOML)
     return parse_config(toml.loads(text), origin="here").partitions["gpu"]
 
@@ -63,13 +63,13 @@ def test_without_select_type_its_default_of_the_release_counts(
     assert not any("host memory" in each.text for each in plan.left), "cons_tres counts it by default"
 
 
-def test_a_running_slurmctld_is_asked_before_the_table() -> None:
+def test_a_running_slurmctld_is_queried_before_the_table() -> None:
     silent = {name: value for name, value in SLURM.items() if name != "selecttype"}
     facts = dataclasses.replace(GOOD, slurm=ConfFile(settings=silent), version=OLD)
     assert any(each.level == "fail" and "cons_tres" in each.text for each in check_slurm_conf(facts))
     live = Live(settings={**SLURM, "selecttype": "select/cons_tres"})
-    asked = dataclasses.replace(facts, live=live)
-    assert not any("shards need cons_tres" in each.text for each in check_slurm_conf(asked))
+    queried = dataclasses.replace(facts, live=live)
+    assert not any("shards need cons_tres" in each.text for each in check_slurm_conf(queried))
 
 
 def test_parameters_of_cons_tres_are_not_the_fix_of_another_plugin(site: Site) -> None:
@@ -396,3 +396,20 @@ def test_a_plain_install_shows_the_lines_of_this_site(site: Site) -> None:
     assert "or run this with --edit-slurm" in shown and site.files() == before
     site.install(installed_version() or OLD)
     assert "need no change" in CliRunner().invoke(main, ["install", *options]).output
+
+
+def test_slurm_conf_is_where_its_variable_says(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", str(site.slurm / "slurm.conf"))
+    options = ["--etc", str(site.rad), "--gpu-memory-mib", "40330", "--dry-run"]
+    shown = CliRunner().invoke(main, ["install", *options]).output
+    assert f"+++ {site.slurm}/slurm.conf" in shown
+    site.install()
+    gone = CliRunner().invoke(main, ["uninstall", "--etc", str(site.rad), "--dry-run"]).output
+    assert f"{site.slurm}/slurm.conf" in gone
+
+
+def test_without_slurm_conf_nothing_is_shown_as_if_it_would_be_done(tmp_path: Path) -> None:
+    options = ["--etc", str(tmp_path), "--slurm", str(tmp_path), "--gpu-memory-mib", "40330", "--dry-run"]
+    done = CliRunner().invoke(main, ["install", *options, "--edit-slurm"])
+    assert done.exit_code == 2
+    assert done.output.startswith(f"rad install: {tmp_path}/slurm.conf: cannot be read"), done.output

@@ -75,7 +75,7 @@ class Site:
 
     def plan(
         self, version: tuple[int, int, int] = NEW, gpus: slurm_files.NodeGpus | None = None
-    ) -> slurm_files.Plan:
+    ) -> slurm_files.SlurmFilesPlan:
         written = dict(self.written)
         for name in ("job_submit.lua", "cli_filter.lua"):
             if not (self.slurm / name).exists():
@@ -89,7 +89,7 @@ class Site:
             gpus=gpus,
         )
 
-    def install(self, version: tuple[int, int, int] = NEW) -> slurm_files.Plan:
+    def install(self, version: tuple[int, int, int] = NEW) -> slurm_files.SlurmFilesPlan:
         plan = self.plan(version)
         assert not plan.refused, plan.left
         for path, text in self.written.items():
@@ -201,6 +201,15 @@ def an_include(site: Site) -> None:
     site.write("types.conf", "GresTypes=gpu # included\n")
 
 
+def test_what_is_to_be_copied_has_every_changed_file_and_no_password(site: Site) -> None:
+    an_include(site)
+    site.write("slurmdbd.conf", "StoragePass=secret\n")
+    said = as_text(site.plan(), {"etc": str(site.rad), "slurm": str(site.slurm)}, dry_run=False)
+    (copy,) = [line for line in said.splitlines() if line.startswith("  copy ")]
+    names = "{slurm.conf,gres.conf,types.conf,*.lua,rad}"
+    assert copy.startswith(f"  copy {site.rad} {site.slurm}/{names} to the other machines (")
+
+
 def broken_lines(site: Site) -> None:
     site.change(
         "CPUs=64 RealMemory=512000 Gres=gpu:a100:4 State", "CPUs=64 \\\n  Gres=gpu:a100:4 \\\n  State"
@@ -305,6 +314,18 @@ def test_an_admins_rad_toml_is_never_changed(site: Site) -> None:
     assert plan.refused and site.rad / "rad.toml" not in plan.after
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("mode = enforce\n", ":1: not TOML: "), ("\nmoed = 1\n", ":2: unknown key moed; did you mean")],
+)
+def test_a_broken_rad_toml_is_one_line(site: Site, text: str, says: str) -> None:
+    path = site.rad / "rad.toml"
+    path.write_text(text)
+    del site.written[path]
+    with pytest.raises(ConfigError, match=re.escape(f"{path}{says}")):
+        site.plan()
+
+
 def test_a_slurm_without_gpus_yet_gets_them(site: Site) -> None:
     site.change(" Gres=gpu:a100:4", "")
     site.change("GresTypes=gpu   # since 2021\n", "")
@@ -377,7 +398,7 @@ def test_all_files_are_looked_at_before_the_first_is_changed(site: Site) -> None
     plan = site.plan()
     assert len(plan.after) > 1
     last = list(plan.after)[-1]
-    last.write_text((last.read_text() if last.exists() else "") + "# somebody else\n")
+    last.write_text((last.read_text() if last.exists() else "") + "# another program\n")
     before = site.files()
     with pytest.raises(ConfigError, match="it was changed meanwhile"):
         change_together(backup.writes(site.rad, plan.before, plan.after, runs=plan.runs), site.rad)

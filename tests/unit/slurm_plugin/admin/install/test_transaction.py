@@ -27,7 +27,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 def the_change(folder: Path) -> list[Write]:
     """A file that changes, one that comes (with folders) and one that goes."""
     return [
-        Write(path=folder / "slurm/hook.sh", old=b"#!/bin/sh\n", new=b"#!/bin/sh\nours\n"),
+        Write(path=folder / "slurm/hook.sh", old=b"#!/bin/sh\n", new=b"#!/bin/sh\nrads\n"),
         Write(path=folder / "rad/lua/new.lua", old=None, new=b"x = 1\n", folder=True),
         Write(path=folder / "slurm/gone.lua", old=b"y = 1\n", new=None),
         Write(path=folder / "slurm/slurm.conf", old=b"a=1\n", new=b"a=2\n"),
@@ -120,7 +120,7 @@ def test_what_an_admin_changed_after_the_kill_is_left_alone_and_reported(tmp_pat
     for step in range(1, 99):  # until it is killed between the first file and the last
         folder = site(tmp_path / str(step))
         assert dies_at(step, lambda folder=folder: change(folder))  # type: ignore[misc]
-        if b"ours" in (folder / "slurm/hook.sh").read_bytes():
+        if b"rads" in (folder / "slurm/hook.sh").read_bytes():
             break
     assert (folder / "slurm/slurm.conf").read_bytes() == b"a=1\n"
     (folder / "slurm/hook.sh").write_bytes(b"#!/bin/sh\nmine\n")

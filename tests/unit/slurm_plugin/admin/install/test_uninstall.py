@@ -120,7 +120,7 @@ def test_an_image_whose_slurm_conf_is_this_machines_changes_nothing_here(site: P
     assert here.read_text() == WITH_RAD
 
 
-def test_what_slurm_names_stays_without_being_asked_to_edit(site: Path) -> None:
+def test_what_slurm_names_stays_without_the_option_to_edit(site: Path) -> None:
     install(site)
     add_rad(site)
     said = rad(site, "uninstall", status=1)
@@ -159,7 +159,7 @@ def test_a_rad_toml_that_an_earlier_release_recorded_as_slurms_goes_too(site: Pa
     assert f"remove {toml}" in rad(site, "uninstall", "--edit-slurm") and not toml.exists()
 
 
-def test_as_soon_as_shards_go_no_job_asks_for_them(site: Path) -> None:
+def test_as_soon_as_shards_go_no_job_requests_them(site: Path) -> None:
     install(site)
     add_rad(site)
     rad(site, "uninstall", "--edit-slurm", status=1)
@@ -207,7 +207,7 @@ def test_a_lua_script_of_the_sites_own_keeps_nothing_of_rads(site: Path) -> None
     own.write_text("-- radius = 3\n")
     assert {"rad/rad.lua", "rad/rad_cli.lua", "rad/rad_settings.lua"} <= removed()
     running["clifilterplugins"] = "lua"
-    assert removed() == set(), "slurmctld was not told yet, and our cli_filter.lua calls the rest"
+    assert removed() == set(), "slurmctld has not read it yet, and RAD's cli_filter.lua calls the rest"
 
 
 def test_while_slurmctld_does_not_answer_whatever_slurm_may_start_stays(site: Path) -> None:
@@ -334,7 +334,7 @@ def test_scripts_request_no_shards_before_slurm_conf_loses_them(site: Path) -> N
 
 
 def test_jobs_with_shards_are_found_in_every_spelling_of_slurms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that asks by task has no `%b`: on 24.11 the printed check found nothing while it ran."""
+    """A job that requests by task has no `%b`: on 24.11 the printed check found nothing while it ran."""
     rows = (
         "7          cpu=1,node=1,gres/shard=4   gres/shard:4   N/A   N/A   N/A",
         "8_[1-3]    N/A   N/A   gres/shard:4   N/A   N/A",

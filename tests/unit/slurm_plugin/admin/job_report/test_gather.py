@@ -11,8 +11,9 @@ import pytest
 from fakes import FakeClock
 
 from slurm_plugin.admin.job_report import gather
-from slurm_plugin.admin.job_report.report import Found
-from slurm_plugin.admin.top.fleet import Fleet, Node
+from slurm_plugin.admin.job_report.report import JobFacts
+from slurm_plugin.admin.top.fleet import Fleet, NodeAnswer
+from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.comments.signed_comment import signed_booking
 from slurm_plugin.core.config.load import Config, Features, Paths, TelemetryConfig
 from slurm_plugin.core.errors import SlurmError
@@ -86,7 +87,7 @@ class Site:
             GpuStatus(
                 index=index,
                 uuid=f"GPU-{index}",
-                name="card",
+                name="H100",
                 state="ok",
                 usable_bytes=10,
                 used_bytes=0,
@@ -100,9 +101,9 @@ class Site:
             for index, job_id in enumerate((8, 7))
         )
         status = None if self.trouble else NodeStatus(host="gpu1", time_s=1.0, gpus=gpus)
-        return Fleet(time_s=1.0, nodes=(Node(name="gpu1", status=status, trouble=self.trouble),))
+        return Fleet(time_s=1.0, nodes=(NodeAnswer(name="gpu1", status=status, trouble=self.trouble),))
 
-    def found(self) -> Found:
+    def found(self) -> JobFacts:
         return gather.find(7, self.config, FakeClock())
 
 
@@ -170,7 +171,7 @@ def test_whether_peaks_are_remembered_is_what_rad_toml_says(site: Site, history:
 
 
 @pytest.mark.parametrize("address", ["", None])
-def test_a_node_whose_address_slurm_does_not_tell_is_asked_by_its_name(
+def test_a_node_whose_address_slurm_does_not_show_is_queried_by_its_name(
     site: Site, address: str | None
 ) -> None:
     site.address = address
@@ -200,7 +201,7 @@ def test_a_job_that_is_on_no_single_node_now_is_looked_for_on_none(
     assert site.found().live == [] and site.requested == []
 
 
-def test_a_site_that_serves_nothing_is_not_asked(site: Site) -> None:
+def test_a_site_that_serves_nothing_is_not_queried(site: Site) -> None:
     site.config = replace(site.config, telemetry=TelemetryConfig(serve=""))
     assert site.found().live == [] and site.requested == []
 
@@ -218,10 +219,10 @@ def test_what_cannot_be_looked_at_is_named(site: Site) -> None:
 
 
 def test_a_user_is_given_no_advice_on_the_keys_owner(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    def closed(path: Path) -> bytes:
-        raise PermissionError(13, "Permission denied", str(path))
+    def closed(path: str, flags: int) -> int:
+        raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(Path, "read_bytes", closed)
+    monkeypatch.setattr(signed_comment, "opened", closed)
     (line,) = site.found().missing
     assert line == "booking: only root may read the cluster's key; run this on the controller, as root"
 

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 from golden_texts import Golden
 
-from slurm_plugin.admin.job_report.report import Found, report_of, slowdown_of
+from slurm_plugin.admin.job_report.report import JobFacts, report_of, slowdown_of
 from slurm_plugin.admin.job_report.text import as_json, as_text
 from slurm_plugin.core.comments.admin_comment import Note, format_note
 from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.history.models import Model
 from slurm_plugin.core.history.runs import Run
-from slurm_plugin.core.logs.events import Entry, Event, EventKind
+from slurm_plugin.core.logs.events import Entry, EventKind, LogEvent
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.slurm.queries.job_times import _SACCT, _SQUEUE, JobTimes, parse_sacct, parse_squeue
@@ -45,7 +45,7 @@ def run_of(job_id: int, first_s: float, last_s: float, **more: object) -> Run:
     return replace(run, **more)  # type: ignore[arg-type]
 
 
-FOUND = Found(
+FOUND = JobFacts(
     job_id=7,
     times=JobTimes(
         job_id=7,
@@ -98,10 +98,15 @@ FOUND = Found(
             job_id=7,
             restart=1,
             after_ms=40,
-            event=Event(kind=EventKind.PLACED, detail="stamp shared: GPU-a magm: 120.1 GiB free"),
+            event=LogEvent(kind=EventKind.PLACED, detail="booking shared: GPU-a magm: 120.1 GiB free"),
         ),
         Entry(
-            time_s=START_S, hook="prolog", job_id=7, restart=1, after_ms=41, event=Event(kind=EventKind.END)
+            time_s=START_S,
+            hook="prolog",
+            job_id=7,
+            restart=1,
+            after_ms=41,
+            event=LogEvent(kind=EventKind.END),
         ),
     ),
     missing=("events: not here",),
@@ -157,7 +162,7 @@ def test_slurms_note_stands_for_a_run_that_is_recorded_elsewhere(note: Note, lin
 
 
 def test_a_job_of_which_nothing_is_known():
-    report = report_of(Found(job_id=5, missing=("Slurm: it is away",)))
+    report = report_of(JobFacts(job_id=5, missing=("Slurm: it is away",)))
     assert (report.user_id, report.runs, report.advice, report.waited_s) == (None, (), (), None)
     assert not report.known and report_of(FOUND).known
     assert as_text(report).splitlines() == ["Job 5", "not seen   Slurm: it is away"]
@@ -170,7 +175,7 @@ def test_what_a_job_calls_itself_cannot_write_to_the_terminal():
     assert "\x1b" not in as_text(report_of(evil))
 
 
-def test_slowdown_counts_who_was_there_and_for_how_long():
+def test_slowdown_counts_which_jobs_ran_there_and_for_how_long():
     own = run_of(1, 0, 1000, mean_smact=0.5)
     assert slowdown_of(own, ()) == pytest.approx(1.0)
     whole = slowdown_of(own, (run_of(2, -10, 2000, mean_smact=0.5),))

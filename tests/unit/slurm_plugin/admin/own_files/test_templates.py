@@ -10,6 +10,7 @@ from golden_texts import Golden
 
 from slurm_plugin.admin.own_files.steps import FILES, FRAGMENTS
 from slurm_plugin.admin.own_files.templates import render, templates_folder
+from slurm_plugin.admin.own_files.values import shards_within
 from slurm_plugin.core.config import toml
 from slurm_plugin.core.config.load import (
     Config,
@@ -49,6 +50,7 @@ SITE = {
     "templates": "/opt/rad/venv/lib/python3.11/site-packages/slurm_plugin/gres_conf",
     "etc": "/etc/rad",
     "config": "/etc/rad/rad.toml",
+    "hooks": "/etc/slurm/rad",
     "slurm_user": "slurm",
     "slurm_uid": "64030",
     "select_parameters": "CR_Core_Memory,LL_SHARED_GRES,MULTIPLE_SHARING_GRES_PJ",
@@ -62,6 +64,13 @@ GPUS = [{"device": f"/dev/nvidia{index}", "shards": "139", "type": "nvidia_h200"
 def test_every_template_as_an_admin_finds_it(name: str, golden: Golden):
     text = (templates_folder() / name).read_text()
     golden(f"templates/{name}", render(text, SITE, gpus=GPUS))
+
+
+def test_the_example_node_has_the_shards_that_rad_install_gives_it():
+    text, memory_mib = (templates_folder() / "slurm.conf").read_text(), int(VALUES["gpu_memory_mib"])
+    shards = shards_within(memory_mib, int(VALUES["shard_mib"]))
+    assert {int(count) for count in re.findall(r"shard:(?:h200:)?(\d+)", text)} == {4 * shards}
+    assert re.findall(r"GRES/gpu=(\d+)", text) == [str(shards)]
 
 
 def rad_toml() -> str:

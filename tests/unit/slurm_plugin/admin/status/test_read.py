@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,8 @@ from click.testing import CliRunner
 from golden_texts import Golden
 
 from slurm_plugin.admin.cli import main
-from slurm_plugin.admin.history import user_name
 from slurm_plugin.admin.status import text as status_view
+from slurm_plugin.admin.users import name_of
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.records.gpu import GpuProcess, GpuReading
 from slurm_plugin.core.records.node import Allocation
@@ -25,7 +26,7 @@ from slurm_plugin.monitor.window import JobUsage
 READING = GpuReading(
     uuid="GPU-a",
     index=0,
-    name="card",
+    name="H100",
     memory_total_bytes=100 * GIB,
     memory_used_bytes=35 * GIB,
     time_s=0.0,
@@ -119,6 +120,18 @@ def test_the_command_for_programs(config: str):
     assert (tree["version"], tree["gpus"][0]["uuid"], tree["gpus"][0]["jobs"]) == (1, "GPU-s", [])
 
 
+def test_a_user_who_may_not_read_the_allocations_is_sent_to_rad_top(
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It used to show idle GPUs: a ledger that cannot be read looked like an empty one."""
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "ledger").write_text("")
+    monkeypatch.setattr(os, "access", lambda path, *_, **__: not str(path).endswith("ledger"))
+    result = CliRunner().invoke(main, ["status", "--config", config])
+    assert result.exit_code == 1
+    assert "only root may read this node's allocations; rad top shows them to all users" in result.output
+
+
 def test_no_gpus_is_one_line(tmp_path: Path):
     path = tmp_path / "rad.toml"
     path.write_text(
@@ -139,8 +152,8 @@ def test_history(config: str, tmp_path: Path):
     (tmp_path / "state" / "peaks.jsonl").write_text(text)
     result = CliRunner().invoke(main, ["history", "--config", config])
     assert [line.split() for line in result.output.splitlines()[1:]] == [
-        [user_name(2), "-", "-", "bb", "1", "1024", "1024", "-", "-", "-"],
-        [user_name(1), "-", "-", "aa", "2", "2048", "1024", "-", "-", "-"],
+        [name_of(2), "-", "-", "bb", "1", "1024", "1024", "-", "-", "-"],
+        [name_of(1), "-", "-", "aa", "2", "2048", "1024", "-", "-", "-"],
     ]
     assert (
         len(CliRunner().invoke(main, ["history", "--config", config, "--user", "2"]).output.splitlines()) == 2

@@ -1,4 +1,4 @@
-"""Asking nodes: those that answer, and every kind of one that does not."""
+"""Querying nodes: those that answer, and every kind of one that does not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from slurm_plugin.core.records.gpu import GpuReading
 from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.export.web import PORT, serve
-from slurm_plugin.monitor.seen import Seen
+from slurm_plugin.monitor.node_state import NodeState
 from slurm_plugin.slurm.queries.queue import _COLUMNS, WaitingJob, parse_waiting
 
 Answerer = Callable[[socket.socket], None]
@@ -70,9 +70,9 @@ def node(tmp_path: Path, *, time_s: float) -> int:
     port = free_port()
     board = serve(str(port), tmp_path)
     reading = GpuReading(
-        uuid="GPU-a", index=0, name="card", memory_total_bytes=GIB, memory_used_bytes=0, time_s=time_s
+        uuid="GPU-a", index=0, name="H100", memory_total_bytes=GIB, memory_used_bytes=0, time_s=time_s
     )
-    held = Allocation(
+    allocation = Allocation(
         job_id=7,
         user_id=os.getuid(),
         kind="shared",
@@ -81,7 +81,7 @@ def node(tmp_path: Path, *, time_s: float) -> int:
         booked_bytes=GIB,
         created_s=0.0,
     )
-    board.show(Seen(readings=(reading,), ledger=Ledger(allocations=(held,))))
+    board.show(NodeState(readings=(reading,), ledger=Ledger(allocations=(allocation,))))
     return port
 
 
@@ -137,28 +137,28 @@ def test_what_a_silent_node_reported_last_is_kept_and_an_old_state_is_named(tmp_
     assert after.trouble and after.status is not None
 
 
-def test_the_queue_is_asked_now_and_then_and_its_trouble_is_reported(tmp_path: Path):
+def test_the_queue_is_read_now_and_then_and_its_trouble_is_reported(tmp_path: Path):
     clock = FakeClock()
-    asked: list[float] = []
+    queried_at_s: list[float] = []
 
     def queue() -> tuple[WaitingJob, ...]:
-        asked.append(clock.now_s())
+        queried_at_s.append(clock.now_s())
         raise SlurmError("slurmctld is away")
 
     gatherer = Gatherer({}, clock=clock, queue=queue)
     assert gatherer.look().queue_trouble == "slurmctld is away"
     gatherer.look()
-    assert len(asked) == 1
+    assert len(queried_at_s) == 1
     clock.sleep(QUEUE_EVERY_S + 1)
     gatherer.look()
-    assert len(asked) == 2
+    assert len(queried_at_s) == 2
 
 
 def line(**values: str) -> bytes:
     return "".join(values.get(name, "N/A").ljust(width)[:width] for name, width in _COLUMNS).encode() + b"\n"
 
 
-def test_the_queue_holds_those_who_wait_for_gpus():
+def test_the_queue_holds_jobs_that_wait_for_gpus():
     common = {
         "UserID": "1000",
         "RestartCnt": "0",
@@ -178,7 +178,7 @@ def test_the_queue_holds_those_who_wait_for_gpus():
         parse_waiting(b"JOBID USER\n")
 
 
-def test_where_nodes_are_asked():
+def test_where_nodes_are_queried():
     assert places(("a", "b=10.0.0.5:1"), 9, found=dict) == {"a": ("a", 9), "b": ("10.0.0.5", 1)}
     assert places((), 9, found=lambda: {"x": "10.0.0.7"}) == {"x": ("10.0.0.7", 9)}, "as Slurm finds it"
     assert port_of(Config()) == PORT
@@ -190,9 +190,9 @@ def test_where_nodes_are_asked():
 
 def test_one_screen_for_a_pipe_and_json_for_programs(tmp_path: Path):
     port = node(tmp_path, time_s=0.0)
-    asked = ["top", "--config", "/nonexistent", "--node", f"gpu1=127.0.0.1:{port}"]
-    text = CliRunner().invoke(main, asked)
+    command = ["top", "--config", "/nonexistent", "--node", f"gpu1=127.0.0.1:{port}"]
+    text = CliRunner().invoke(main, command)
     assert text.exit_code == 0, text.output
     assert "gpu1" in text.output and "F10" not in text.output
-    reported = json.loads(CliRunner().invoke(main, [*asked, "--json"]).output)
+    reported = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)
     assert reported["nodes"][0]["status"]["gpus"][0]["jobs"][0]["job_id"] == 7

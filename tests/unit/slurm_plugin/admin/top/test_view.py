@@ -16,7 +16,7 @@ from golden_texts import Golden
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.admin.top.fleet import Fleet, Node, totals
+from slurm_plugin.admin.top.fleet import Fleet, NodeAnswer, totals
 from slurm_plugin.admin.top.frame import as_text, frame
 from slurm_plugin.admin.top.screens import SCREENS
 from slurm_plugin.admin.top.view import View, after, rows_of
@@ -44,7 +44,7 @@ def gpu(index: int, *jobs: JobStatus, smact: float | None = 0.5, state: str = "o
     return GpuStatus(
         index=index,
         uuid=f"GPU-{index}",
-        name="card",
+        name="H100",
         state=state,
         usable_bytes=140 * GIB,
         used_bytes=sum(one.used_bytes or 0 for one in jobs),
@@ -60,7 +60,7 @@ def gpu(index: int, *jobs: JobStatus, smact: float | None = 0.5, state: str = "o
 FLEET = Fleet(
     time_s=NOW_S,
     nodes=(
-        Node(
+        NodeAnswer(
             name="gpu1",
             status=NodeStatus(
                 host="gpu1",
@@ -77,11 +77,11 @@ FLEET = Fleet(
                 ),
             ),
         ),
-        Node(
+        NodeAnswer(
             name="gpu2",
             status=NodeStatus(host="gpu2", time_s=NOW_S, gpus=(gpu(0, smact=None, state="unhealthy"),)),
         ),
-        Node(name="gpu3", trouble="no answer in 1 s"),
+        NodeAnswer(name="gpu3", trouble="no answer in 1 s"),
     ),
     waiting=(
         WaitingJob(
@@ -111,7 +111,7 @@ def utc(monkeypatch: pytest.MonkeyPatch):
 def test_sums_count_each_job_once_and_what_sharing_saves():
     sums = totals(FLEET)
     assert (sums.nodes, sums.silent, sums.gpus, sums.busy, sums.jobs, sums.saved) == (2, 1, 3, 2, 3, 1)
-    assert sums.smact == pytest.approx((0.5 + 0.97) / 2), "a GPU that tells nothing does not count as idle"
+    assert sums.smact == pytest.approx((0.5 + 0.97) / 2), "a GPU that reports nothing does not count as idle"
 
 
 @pytest.mark.parametrize("number", range(len(SCREENS)))
@@ -200,9 +200,10 @@ KEYS += ["F4", "F6", *"12345uMPNIZqh/\\<>?b0\x00ä", "F12"]
     keys=st.lists(st.sampled_from(KEYS), max_size=30),
     width=st.integers(1, 250),
     height=st.integers(1, 60),
+    notice=st.sampled_from(["", "rad.toml:2: no such key\nhere"]),
 )
-def test_whatever_is_typed_the_frame_fits_the_terminal(keys: list[str], width: int, height: int):
-    view = View()
+def test_whatever_is_typed_the_frame_fits_the_terminal(keys: list[str], width: int, height: int, notice: str):
+    view = View(notice=notice)
     for key in keys:
         view = after(view, key, rows_of(FLEET, view), page=3)
     lines = frame(FLEET, view, width=width, height=height)
@@ -230,21 +231,22 @@ def test_it_runs_on_a_real_terminal_and_ends_at_q():
             ioctl(0, TIOCSWINSZ, struct.pack("4H", 30, 140, 0, 0))
             from slurm_plugin.admin.top.terminal import watch
 
-            watch(lambda: FLEET, every_s=0.2)
+            watch(lambda: FLEET, every_s=0.2, view=View(notice="rad.toml:2: no such key"))
             status = 0
         finally:
             os._exit(status)
     seen = b""
     deadline_s = time.monotonic() + 30
-    asked = False
+    requested = False
     while time.monotonic() < deadline_s:
         if select.select([terminal], [], [], 0.5)[0]:
             try:
                 seen += os.read(terminal, 1 << 16)
             except OSError:
                 break
-        if b"alice" in seen and not asked:
+        if b"alice" in seen and not requested:
             os.write(terminal, b"2q")
-            asked = True
-    assert asked, seen
+            requested = True
+    assert requested, seen
+    assert b"rad.toml:2: no such key" in seen
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import CHECKOUT
 
-from slurm_plugin.admin.top.fleet import Node
+from slurm_plugin.admin.top.fleet import NodeAnswer
 from slurm_plugin.admin.why.answer import answer, expected_s
-from slurm_plugin.admin.why.facts import Facts
+from slurm_plugin.admin.why.facts import WaitFacts
 from slurm_plugin.admin.why.text import as_json, as_text
 from slurm_plugin.core.comments.admin_comment import Note, signed_note
 from slurm_plugin.core.comments.signed_comment import signed_booking
@@ -44,7 +44,7 @@ def note(event: str, detail: str, **more: Any) -> str:
     )
 
 
-def held(*gibs: int, kind: str = "shared") -> tuple[JobStatus, ...]:
+def booked(*gibs: int, kind: str = "shared") -> tuple[JobStatus, ...]:
     return tuple(
         JobStatus(
             job_id=20 + number,
@@ -64,7 +64,7 @@ def gpu(index: int, *jobs: JobStatus, state: str = "ok") -> GpuStatus:
     return GpuStatus(
         index=index,
         uuid=f"GPU-{index}",
-        name="card",
+        name="H100",
         state=state,
         usable_bytes=39 * GIB,
         used_bytes=0,
@@ -77,8 +77,8 @@ def gpu(index: int, *jobs: JobStatus, state: str = "ok") -> GpuStatus:
     )
 
 
-def fleet(*gpus: GpuStatus) -> tuple[Node, ...]:
-    return (Node(name="gpu1", status=NodeStatus(host="gpu1", time_s=NOW_S, gpus=gpus)),)
+def fleet(*gpus: GpuStatus) -> tuple[NodeAnswer, ...]:
+    return (NodeAnswer(name="gpu1", status=NodeStatus(host="gpu1", time_s=NOW_S, gpus=gpus)),)
 
 
 NODE = NodeView(name="gpu1", gres="gpu:a100:2,shard:78", state="MIXED", partitions=("gpu",))
@@ -92,18 +92,18 @@ JOB = JobView(
     comment=comment(SHARED),
     priority=100,
 )
-FACTS = Facts(
+FACTS = WaitFacts(
     time_s=NOW_S,
     job=JOB,
     config=Config(partitions={"gpu": PartitionConfig(collocate=True, shards_per_gpu=39)}),
     nodes=(NODE,),
-    fleet=fleet(gpu(0, *held(30)), gpu(1, *held(39, kind="whole"))),
+    fleet=fleet(gpu(0, *booked(30)), gpu(1, *booked(39, kind="whole"))),
 )
 
 
 def facts(
     *, nodes: tuple[NodeView, ...] | None = None, gpus: tuple[GpuStatus, ...] = (), **job: Any
-) -> Facts:
+) -> WaitFacts:
     changed = replace(FACTS, job=replace(JOB, **job))
     if gpus:
         changed = replace(changed, fleet=fleet(*gpus))
@@ -111,7 +111,7 @@ def facts(
 
 
 WHOLE_JOB: dict[str, Any] = {"gres": "gres/gpu:1", "comment": comment(replace(WHOLE, shards=0))}
-WAITS: dict[str, tuple[Facts, str, str]] = {
+WAITS: dict[str, tuple[WaitFacts, str, str]] = {
     "priority": (
         replace(
             facts(reason="Priority"),
@@ -136,12 +136,12 @@ WAITS: dict[str, tuple[Facts, str, str]] = {
     ),
     "memory of no GPU": (facts(), "memory", "has 12.0 GiB left to book: the most is 9.0 GiB, on gpu1 GPU 0"),
     "CPUs": (
-        facts(gpus=(gpu(0, *held(20)),)),
+        facts(gpus=(gpu(0, *booked(20)),)),
         "resources",
         "gpu1 GPU 0 has its 12.0 GiB free; what it lacks",
     ),
     "compute": (
-        facts(gres="gres/shard:20", comment=comment(replace(SHARED, shards=20)), gpus=(gpu(0, *held(20)),)),
+        facts(gres="gres/shard:20", comment=comment(replace(SHARED, shards=20)), gpus=(gpu(0, *booked(20)),)),
         "compute",
         "20 shards that it requests for its compute",
     ),
@@ -149,13 +149,13 @@ WAITS: dict[str, tuple[Facts, str, str]] = {
         facts(
             gres="gres/shard:20",
             comment=comment(replace(SHARED, shards=20)),
-            gpus=(gpu(0, *held(20)), gpu(1)),
+            gpus=(gpu(0, *booked(20)), gpu(1)),
         ),
         "resources",
         "gpu1 GPU 1 has its 12.0 GiB free; what it lacks there is CPUs",
     ),
     "whole GPU": (
-        facts(**WHOLE_JOB, gpus=(gpu(0, *held(4)), gpu(1, *held(4)))),
+        facts(**WHOLE_JOB, gpus=(gpu(0, *booked(4)), gpu(1, *booked(4)))),
         "whole GPU",
         "needs a whole GPU, and 0 of 2 GPUs are idle",
     ),
@@ -278,7 +278,7 @@ def test_at_least_twelve_kinds_of_waiting_are_distinguished() -> None:
     assert len({kind for _, kind, _ in WAITS.values()} - {"resources", "other"}) >= 12
 
 
-NOT_SHARED: dict[str, tuple[Facts, str, str]] = {
+NOT_SHARED: dict[str, tuple[WaitFacts, str, str]] = {
     "radd away": (
         facts(gres="gres/gpu:1", comment=""),
         "radd away",
@@ -343,13 +343,13 @@ def test_why_a_job_does_not_share(name: str) -> None:
     ],
     ids=["shared", "rad.toml unreadable", "no GPU", "ended", "forged"],
 )
-def test_a_job_that_shares_or_needs_no_gpu_has_one_cause(found: Facts) -> None:
+def test_a_job_that_shares_or_needs_no_gpu_has_one_cause(found: WaitFacts) -> None:
     assert len(answer(found)) == 1
 
 
 def test_a_running_job_shows_where_and_with_which_others() -> None:
-    own = replace(held(1)[0], job_id=7)
-    found = facts(state="RUNNING", reason="", gpus=(gpu(0, own, *held(4)), gpu(1, *held(9))))
+    own = replace(booked(1)[0], job_id=7)
+    found = facts(state="RUNNING", reason="", gpus=(gpu(0, own, *booked(4)), gpu(1, *booked(9))))
     assert answer(found)[0].text == "it runs on gpu1 GPU 0 with 20"
     assert answer(replace(found, fleet=()))[0].text == "it runs on its node"
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fakes import FakeClock
 
-from slurm_plugin.admin.top.fleet import Fleet, Node
+from slurm_plugin.admin.top.fleet import Fleet, NodeAnswer
 from slurm_plugin.admin.why import gather
 from slurm_plugin.core.config.load import Config, PartitionConfig, TelemetryConfig
 from slurm_plugin.core.errors import ConfigError, SlurmError
@@ -25,7 +25,7 @@ NODES = (
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def queries(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
 
     class Gatherer:
@@ -33,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             found.append(places)
 
         def look(self) -> Fleet:
-            return Fleet(time_s=0.0, nodes=(Node(name="gpu1", trouble="no answer in 1 s"),))
+            return Fleet(time_s=0.0, nodes=(NodeAnswer(name="gpu1", trouble="no answer in 1 s"),))
 
     monkeypatch.setattr(gather, "Gatherer", Gatherer)
     monkeypatch.setattr(gather, "waiting_jobs", lambda **_: ())
@@ -53,29 +53,29 @@ def use(monkeypatch: pytest.MonkeyPatch, *jobs: JobView, nodes: tuple[NodeView, 
     monkeypatch.setattr(gather, "SlurmCommands", lambda **_: Slurm())
 
 
-def test_the_monitors_of_its_partition_are_asked(
-    monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, Any]]
+def test_the_monitors_of_its_partition_are_queried(
+    monkeypatch: pytest.MonkeyPatch, queries: list[dict[str, Any]]
 ) -> None:
     use(monkeypatch, JOB)
     found = gather.look(7, SERVES, FakeClock())
-    assert asked == [{"gpu1": ("10.0.0.1", 9000)}]
+    assert queries == [{"gpu1": ("10.0.0.1", 9000)}]
     assert found.missing == ("rad-monitor of 1 of 1 nodes; gpu1: no answer in 1 s",)
 
 
 def test_without_rad_toml_sharing_is_not_explained(
-    monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, Any]]
+    monkeypatch: pytest.MonkeyPatch, queries: list[dict[str, Any]]
 ) -> None:
     use(monkeypatch, JOB)
     found = gather.look(7, Config(), FakeClock())
-    assert asked == [{"gpu1": ("10.0.0.1", 9835)}] and found.missing[0].startswith("rad.toml:")
+    assert queries == [{"gpu1": ("10.0.0.1", 9835)}] and found.missing[0].startswith("rad.toml:")
 
 
 def test_without_nodes_there_is_still_an_answer(
-    monkeypatch: pytest.MonkeyPatch, asked: list[dict[str, Any]]
+    monkeypatch: pytest.MonkeyPatch, queries: list[dict[str, Any]]
 ) -> None:
     use(monkeypatch, JOB, nodes=None)
     found = gather.look(7, SERVES, FakeClock())
-    assert (found.job, asked, found.missing) == (JOB, [], ("Slurm: sinfo: time-out",))
+    assert (found.job, queries, found.missing) == (JOB, [], ("Slurm: sinfo: time-out",))
 
 
 def test_a_job_that_slurm_forgot(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Partitions with GPUs of several types: what is asked of Slurm fits the type that it names, or any."""
+"""Partitions with GPUs of several types: what is requested of Slurm fits the type that it names, or any."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def decided(
 
 
 @pytest.mark.parametrize(
-    ("gres", "need_gib", "asks", "kind"),
+    ("gres", "need_gib", "requested", "kind"),
     [
         ("gres/gpu:1", 20, "shard:20", "shared"),  # any type has space for that
         ("gres/gpu:1", 50, "shard:50", "shared"),  # only the larger ones have 50 on one GPU
@@ -54,12 +54,12 @@ def decided(
     ],
 )
 def test_a_request_is_booked_by_its_type_or_by_what_is_large_enough(
-    gres: str, need_gib: float, asks: str | None, kind: str
+    gres: str, need_gib: float, requested: str | None, kind: str
 ) -> None:
     rewrite = decided(gres, need_gib)
     assert rewrite.booking is not None
-    assert (rewrite.fields.get("gres"), rewrite.booking.kind) == (asks, kind)
-    assert rewrite.booking.shards == sum(item.count for item in parse_gres(asks) if item.name == "shard")
+    assert (rewrite.fields.get("gres"), rewrite.booking.kind) == (requested, kind)
+    assert rewrite.booking.shards == sum(item.count for item in parse_gres(requested) if item.name == "shard")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ SIZES = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 200), m
     need=st.none() | st.integers(0, 250),
     as_gpu=st.booleans(),
 )
-def test_who_gets_a_gpu_of_the_type_asked_for_gets_all_of_it(
+def test_a_job_with_a_gpu_of_the_requested_type_gets_all_of_it(
     types: dict[str, int], others: int, named: str | None, need: int | None, as_gpu: bool
 ) -> None:
     """Whichever GPU Slurm gives for the answer: it is large enough if one is, and no shard of it is left to others."""
@@ -151,8 +151,8 @@ def test_who_gets_a_gpu_of_the_type_asked_for_gets_all_of_it(
         return
     gpus = {name: GpuType(shards_per_gpu=shards) for name, shards in types.items()}
     partition = PartitionConfig(collocate=True, shards_per_gpu=others, gpus=gpus)
-    asked = (GresItem(name="gpu", type=named),)
-    available = AvailableGres.of(partition, asked, whole_as_gpu=as_gpu)
+    requested_items = (GresItem(name="gpu", type=named),)
+    available = AvailableGres.of(partition, requested_items, whole_as_gpu=as_gpu)
     need_bytes = None if need is None else need * GIB
     (item,) = parse_gres(available.whole(need_bytes))
     known = {**types, **({"other": others} if others else {})}

@@ -39,7 +39,7 @@ def need(estimate_bytes: int, upper_bytes: int | None = None) -> MemoryEstimate:
     )
 
 
-def asked(
+def decided(
     stated: UserDirectives | None = None,
     estimate: MemoryEstimate | None = None,
     *,
@@ -69,7 +69,7 @@ def asked(
     ],
 )
 def test_what_is_not_rads_is_left_alone(message: dict[str, Any], reason: str) -> None:
-    assert asked(UserDirectives(memory_bytes=GIB), need(GIB), **message) == Rewrite(reason=reason)
+    assert decided(UserDirectives(memory_bytes=GIB), need(GIB), **message) == Rewrite(reason=reason)
 
 
 @pytest.mark.parametrize(
@@ -84,22 +84,22 @@ def test_what_is_not_rads_is_left_alone(message: dict[str, Any], reason: str) ->
 def test_a_job_that_cannot_share_is_left_alone_and_reported_if_it_spoke(
     message: dict[str, Any], words: str
 ) -> None:
-    silent = asked(**message)
-    any_stated = asked(UserDirectives(memory_bytes=GIB), need(GIB), **message)
+    silent = decided(**message)
+    any_stated = decided(UserDirectives(memory_bytes=GIB), need(GIB), **message)
     assert (silent.fields, silent.booking, silent.messages) == ({}, None, ())
     assert replace(any_stated, messages=()) == silent
     assert words in any_stated.messages[0]
 
 
 def test_several_processes_that_fill_a_gpu_are_counted_in_the_message() -> None:
-    rewrite = asked(
+    rewrite = decided(
         UserDirectives(memory_bytes=12 * GIB), stated_need(12 * GIB), gres="gres:gpu:1", num_tasks=4
     )
     assert "its 4 processes together may need 48.0 GiB of " in rewrite.messages[0]
 
 
 def test_a_stated_need_that_is_too_large_is_not_advised_to_try_it() -> None:
-    rewrite = asked(UserDirectives(memory_bytes=120 * GIB), stated_need(120 * GIB), gres="gres:gpu:1")
+    rewrite = decided(UserDirectives(memory_bytes=120 * GIB), stated_need(120 * GIB), gres="gres:gpu:1")
     assert rewrite.refusal is not None and "exclusive" not in rewrite.refusal
     assert "requested 120.0 GiB, and one GPU has" in rewrite.refusal and "correct memory=" in rewrite.refusal
 
@@ -111,17 +111,55 @@ def stated_need(n_bytes: int) -> MemoryEstimate:
 @pytest.mark.parametrize("gres", ["gres:gpu:1", "gres:shard:3"])
 def test_an_entry_of_scrontab_shares_no_gpu_by_our_choice_and_is_not_run_again_by_us(gres: str) -> None:
     """Slurm runs it again at its next time, under the same id, and counts a restart each time."""
-    rewrite = asked(UserDirectives(memory_bytes=GIB), need(GIB), gres=gres, recurs=True)
+    rewrite = decided(UserDirectives(memory_bytes=GIB), need(GIB), gres=gres, recurs=True)
     assert rewrite.booking is not None and not rewrite.booking.retry
-    assert "gres" not in rewrite.fields, "it keeps what it asks for"
+    assert "gres" not in rewrite.fields, "it keeps what it requests"
     assert rewrite.booking.kind == ("whole" if "gpu" in gres else "shared")
     assert "gpu" not in gres or "scrontab requires a whole GPU" in rewrite.messages[0]
 
 
+@pytest.mark.parametrize(
+    ("message", "fields"),
+    [
+        ({}, {"pn_min_cpus": "4"}),
+        ({"pn_min_cpus": 6}, {"pn_min_cpus": "6"}),
+        ({"num_tasks": 1}, {"cpus_per_task": "4", "min_cpus": "4"}),
+        ({"num_tasks": 1, "pn_min_cpus": 6}, {"cpus_per_task": "6", "min_cpus": "6"}),
+        ({"num_tasks": 4}, {}),
+    ],
+)
+def test_the_cpus_of_a_gpu_are_requested_by_node_or_by_stated_task(
+    message: dict[str, Any], fields: dict[str, str]
+) -> None:
+    cpus = {"gres": "gres:gpu:1", "cpus_per_tres": "gres:gpu:4"}
+    rewrite = decided(UserDirectives(memory_bytes=GIB), need(GIB), **cpus, **message)
+    found = {name: value for name, value in rewrite.fields.items() if "cpus" in name}
+    assert found == {"cpus_per_tres": "", **fields}
+
+
+def test_several_tasks_of_one_gpu_stay_on_its_node() -> None:
+    rewrite = decided(UserDirectives(memory_bytes=GIB), need(GIB), tres_per_job="gres:gpu:1", num_tasks=2)
+    assert (rewrite.fields["min_nodes"], rewrite.fields["max_nodes"]) == ("1", "1")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"max_nodes": 2},
+        {"features": "[a*1&b*1]"},
+        {"num_tasks": 2, "ntasks_per_node": 1},
+        {"num_tasks": 40, "cpus_of_node": 32},
+    ],
+)
+def test_a_job_that_may_get_several_nodes_is_left_alone(message: dict[str, Any]) -> None:
+    rewrite = decided(UserDirectives(memory_bytes=GIB), need(GIB), tres_per_job="gres:gpu:1", **message)
+    assert (rewrite.fields, rewrite.reason) == ({}, "multi-node")
+
+
 @pytest.mark.parametrize("message", [{}, {"gres": "gres:nvme:100"}, {"tres_per_job": "gres:gpu:0"}])
 def test_a_job_without_gpu_is_left_alone_and_reported_if_it_spoke(message: dict[str, Any]) -> None:
-    assert asked(**message) == Rewrite(reason="no gpu")
-    any_stated = asked(UserDirectives(memory_bytes=GIB), need(GIB), **message)
+    assert decided(**message) == Rewrite(reason="no gpu")
+    any_stated = decided(UserDirectives(memory_bytes=GIB), need(GIB), **message)
     assert (any_stated.fields, any_stated.booking) == ({}, None)
     assert "--gpus=1" in any_stated.messages[0]
 
@@ -135,19 +173,18 @@ def test_a_job_without_gpu_is_left_alone_and_reported_if_it_spoke(message: dict[
         ({"gres": "gres/gpu:1,gres/nvme:100"}, {"gres": "nvme:100,shard:10"}),
         (
             {"tres_per_job": "gres:gpu:1"},
-            {"gres": "shard:10", "tres_per_job": "", "min_nodes": "1", "max_nodes": "1"},
+            {"gres": "shard:10", "tres_per_job": ""},
         ),
         (
             {"tres_per_task": "cpu=4,gres/gpu=1", "num_tasks": 1},
-            {"gres": "shard:10", "tres_per_task": "cpu=4", "min_nodes": "1", "max_nodes": "1"},
+            {"gres": "shard:10", "tres_per_task": "cpu=4"},
         ),
         (
             {"gres": "gres:gpu:1", "cpus_per_tres": "gres:gpu:4", "mem_per_tres": "gres:gpu:2048"},
             {
                 "gres": "shard:10",
                 "cpus_per_tres": "",
-                "cpus_per_task": "4",
-                "min_cpus": "4",
+                "pn_min_cpus": "4",
                 "mem_per_tres": "",
                 "min_mem_per_node": "2048",
             },
@@ -156,7 +193,7 @@ def test_a_job_without_gpu_is_left_alone_and_reported_if_it_spoke(message: dict[
     ],
 )
 def test_one_gpu_in_every_spelling_becomes_shards(message: dict[str, Any], changes: dict[str, str]) -> None:
-    rewrite = asked(UserDirectives(memory_bytes=10 * GIB), need(9 * GIB, 10 * GIB), **message)
+    rewrite = decided(UserDirectives(memory_bytes=10 * GIB), need(9 * GIB, 10 * GIB), **message)
     assert rewrite.fields == changes
     assert rewrite.environment["SLURM_GPUS"] == ""
     assert rewrite.booking == Booking(
@@ -167,12 +204,13 @@ def test_one_gpu_in_every_spelling_becomes_shards(message: dict[str, Any], chang
         basis="estimate",
         shards=10,
         partitions=HERE,
+        by_node="gpu" in message.get("gres", ""),
     )
 
 
 def test_an_exclusive_job_takes_all_shards_or_keeps_its_gpu() -> None:
     stated = UserDirectives(policy="exclusive")
-    by_shards = asked(stated, need(GIB), gres="gres:gpu:1")
+    by_shards = decided(stated, need(GIB), gres="gres:gpu:1")
     assert (by_shards.fields, by_shards.booking) == (
         {"gres": f"shard:{SHARDS}"},
         Booking(
@@ -184,7 +222,7 @@ def test_an_exclusive_job_takes_all_shards_or_keeps_its_gpu() -> None:
             partitions=HERE,
         ),
     )
-    by_gpu = asked(stated, need(GIB), gres="gres:gpu:1", whole_as_gpu=True)
+    by_gpu = decided(stated, need(GIB), gres="gres:gpu:1", whole_as_gpu=True)
     assert by_shards.booking is not None
     assert (by_gpu.fields, by_gpu.environment) == ({}, {})
     assert by_gpu.booking == replace(by_shards.booking, shards=0)
@@ -194,40 +232,40 @@ def test_an_exclusive_job_takes_all_shards_or_keeps_its_gpu() -> None:
     ("default", "fields"), [("exclusive", f"shard:{SHARDS}"), ("leave", None), ("collocate", "shard:5")]
 )
 def test_a_job_that_says_nothing_gets_the_partitions_default(default: str, fields: str | None) -> None:
-    rewrite = asked(gres="gres:gpu:1", config=config(default=default))
+    rewrite = decided(gres="gres:gpu:1", config=config(default=default))
     assert rewrite.fields.get("gres") == fields
     assert rewrite.messages == ()
 
 
-def test_collocation_asked_for_with_an_unknown_need_books_the_least_free_memory() -> None:
-    rewrite = asked(UserDirectives(policy="collocate"), gres="gres:gpu:1")
+def test_collocation_requested_with_an_unknown_need_books_the_least_free_memory() -> None:
+    rewrite = decided(UserDirectives(policy="collocate"), gres="gres:gpu:1")
     assert rewrite.booking == Booking(kind="shared", memory_bytes=5 * GIB, shards=5, partitions=HERE)
 
 
 def test_a_need_of_nearly_all_of_a_gpu_is_exclusive() -> None:
-    rewrite = asked(UserDirectives(memory_bytes=39 * GIB), need(38 * GIB, 38 * GIB + 1), gres="gres:gpu:1")
+    rewrite = decided(UserDirectives(memory_bytes=39 * GIB), need(38 * GIB, 38 * GIB + 1), gres="gres:gpu:1")
     assert rewrite.booking is not None
     assert (rewrite.booking.kind, rewrite.refusal) == ("whole", None)
 
 
 def test_the_bound_may_exceed_the_gpu_but_the_best_guess_may_not() -> None:
-    assert asked(estimate=need(GPU_MIB * MIB, 50 * GIB), gres="gres:gpu:1").refusal is None
-    refusal = asked(estimate=need(60 * GIB, 70 * GIB), gres="gres:gpu:1").refusal
+    assert decided(estimate=need(GPU_MIB * MIB, 50 * GIB), gres="gres:gpu:1").refusal is None
+    refusal = decided(estimate=need(60 * GIB, 70 * GIB), gres="gres:gpu:1").refusal
     assert refusal is not None
     assert "60.0 GiB" in refusal and "39.1 GiB" in refusal and "--gpus=2" in refusal
     assert "policy=exclusive" in refusal
 
 
-def test_who_knows_better_than_the_estimate_gets_the_gpu_that_he_asks_for() -> None:
-    alone = asked(UserDirectives(policy="exclusive"), need(60 * GIB, 70 * GIB), gres="gres:gpu:1")
+def test_a_user_that_overrules_the_estimate_gets_the_requested_gpu() -> None:
+    alone = decided(UserDirectives(policy="exclusive"), need(60 * GIB, 70 * GIB), gres="gres:gpu:1")
     assert alone.booking is not None
     assert (alone.refusal, alone.booking.kind, alone.fields["gres"]) == (None, "whole", f"shard:{SHARDS}")
 
 
 def test_several_processes_on_one_gpu_add_up() -> None:
-    rewrite = asked(UserDirectives(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", num_tasks=3)
+    rewrite = decided(UserDirectives(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", num_tasks=3)
     assert rewrite.fields["gres"] == "shard:12"
-    said = asked(UserDirectives(gpus=2), need(4 * GIB), gres="gres:gpu:1")
+    said = decided(UserDirectives(gpus=2), need(4 * GIB), gres="gres:gpu:1")
     assert said.booking is not None
     assert (said.fields["gres"], said.booking.estimate_bytes) == ("shard:8", 8 * GIB)
 
@@ -241,13 +279,13 @@ def test_several_processes_on_one_gpu_add_up() -> None:
         ({"num_tasks": 4294967294, "ntasks_per_node": 65534}, 1),
     ],
 )
-def test_tasks_that_are_asked_for_by_node_count(reported: dict[str, int], processes: int) -> None:
-    rewrite = asked(UserDirectives(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", **reported)
+def test_tasks_that_are_requested_by_node_count(reported: dict[str, int], processes: int) -> None:
+    rewrite = decided(UserDirectives(memory_bytes=4 * GIB), need(4 * GIB), gres="gres:gpu:1", **reported)
     assert rewrite.fields["gres"] == f"shard:{4 * processes}"
 
 
 def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
-    rewrite = asked(UserDirectives(gpus=4), need(GIB), tres_per_job="gres:gpu:4")
+    rewrite = decided(UserDirectives(gpus=4), need(GIB), tres_per_job="gres:gpu:4")
     assert (rewrite.fields, rewrite.booking) == (
         {},
         Booking(
@@ -257,16 +295,18 @@ def test_several_gpus_keep_their_request_and_are_booked_whole() -> None:
     assert rewrite.messages == (
         "RAD: jobs with several GPUs do not share them in this partition; the job gets whole GPUs",
     )
-    wanted = asked(UserDirectives(gpus=4, policy="exclusive"), need(GIB), tres_per_job="gres:gpu:4")
-    assert wanted.messages == (), "it is what was asked for"
-    silent = asked(UserDirectives(), need(GIB), tres_per_job="gres:gpu:4")
-    assert silent.messages == (), "who said nothing to us hears nothing"
-    assert "gpus=2" in asked(UserDirectives(gpus=2), tres_per_job="gres:gpu:4").messages[0]
-    assert "run out of memory" in asked(UserDirectives(gpus=4), need(60 * GIB), gres="gres:gpu:4").messages[0]
+    wanted = decided(UserDirectives(gpus=4, policy="exclusive"), need(GIB), tres_per_job="gres:gpu:4")
+    assert wanted.messages == (), "it is what was requested"
+    silent = decided(UserDirectives(), need(GIB), tres_per_job="gres:gpu:4")
+    assert silent.messages == (), "a job without directives gets no message"
+    assert "gpus=2" in decided(UserDirectives(gpus=2), tres_per_job="gres:gpu:4").messages[0]
+    assert (
+        "run out of memory" in decided(UserDirectives(gpus=4), need(60 * GIB), gres="gres:gpu:4").messages[0]
+    )
 
 
 def test_gpus_per_task_counts_by_tasks() -> None:
-    rewrite = asked(tres_per_task="gres:gpu:1", num_tasks=4)
+    rewrite = decided(tres_per_task="gres:gpu:1", num_tasks=4)
     assert rewrite.booking == Booking(kind="whole", gpus=4, partitions=HERE)
 
 
@@ -284,19 +324,19 @@ def test_gpus_per_task_counts_by_tasks() -> None:
     ],
 )
 def test_what_shards_cannot_stand_for_keeps_its_gpu(message: dict[str, Any]) -> None:
-    rewrite = asked(UserDirectives(memory_bytes=GIB), need(GIB), **message)
+    rewrite = decided(UserDirectives(memory_bytes=GIB), need(GIB), **message)
     assert rewrite.fields == {}
     assert rewrite.booking is not None and rewrite.booking.kind == "whole"
     assert "gets a whole GPU" in rewrite.messages[0]
 
 
 def test_the_partitions_own_gpu_type_is_dropped() -> None:
-    rewrite = asked(estimate=need(GIB), gres="gres:gpu:a100:1", config=config(gpu_type="a100"))
+    rewrite = decided(estimate=need(GIB), gres="gres:gpu:a100:1", config=config(gpu_type="a100"))
     assert rewrite.fields == {"gres": "shard:1"}
 
 
 def test_not_set_values_of_slurm_count_as_nothing() -> None:
-    rewrite = asked(
+    rewrite = decided(
         estimate=need(GIB),
         gres="gres:gpu:1",
         num_tasks=0xFFFFFFFE,
@@ -307,18 +347,18 @@ def test_not_set_values_of_slurm_count_as_nothing() -> None:
 
 
 def test_an_srun_that_was_not_rewritten_in_time_keeps_its_gpu() -> None:
-    rewrite = asked(UserDirectives(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", interactive=True)
+    rewrite = decided(UserDirectives(memory_bytes=GIB), need(GIB), gres="gres:gpu:1", interactive=True)
     assert (rewrite.fields, rewrite.messages) == ({}, ())
     assert rewrite.booking is not None and rewrite.booking.kind == "whole"
 
 
 def test_shards_of_whole_nodes_are_refused_as_slurm_would_never_start_them() -> None:
-    refusal = asked(gres="gres:shard:4", whole_nodes=True).refusal
+    refusal = decided(gres="gres:shard:4", whole_nodes=True).refusal
     assert refusal is not None and "--exclusive" in refusal
 
 
 def test_own_shards_are_kept_and_too_many_refused() -> None:
-    kept = asked(estimate=need(2 * GIB), gres="gres:shard:4")
+    kept = decided(estimate=need(2 * GIB), gres="gres:shard:4")
     assert (kept.fields, kept.booking) == (
         {},
         Booking(
@@ -330,19 +370,19 @@ def test_own_shards_are_kept_and_too_many_refused() -> None:
             partitions=HERE,
         ),
     )
-    assert "shard:8" in asked(estimate=need(8 * GIB), gres="gres:shard:4").messages[0]
+    assert "shard:8" in decided(estimate=need(8 * GIB), gres="gres:shard:4").messages[0]
     surprised = replace(need(3 * GIB, 6 * GIB), quantiles=((0.95, 4 * GIB), (0.99, 6 * GIB)))
-    assert asked(estimate=surprised, gres="gres:shard:4").messages == (), (
+    assert decided(estimate=surprised, gres="gres:shard:4").messages == (), (
         "as many as would be booked: 4 are enough"
     )
-    refusal = asked(gres=f"gres:shard:{SHARDS + 1}").refusal
+    refusal = decided(gres=f"gres:shard:{SHARDS + 1}").refusal
     assert refusal is not None and f"at most {SHARDS}" in refusal
 
 
 def test_observe_and_off_change_nothing() -> None:
-    observed = asked(estimate=need(GIB), gres="gres:gpu:1", config=config("observe"))
+    observed = decided(estimate=need(GIB), gres="gres:gpu:1", config=config("observe"))
     assert observed == Rewrite(reason="observe: shared shard:1")
-    assert asked(estimate=need(GIB), gres="gres:gpu:1", config=config("off")) == Rewrite(reason="off")
+    assert decided(estimate=need(GIB), gres="gres:gpu:1", config=config("off")) == Rewrite(reason="off")
 
 
 COUNT = st.integers(1, 4)
@@ -398,18 +438,18 @@ def test_a_decision_keeps_the_rules(
     whole_as_gpu: bool,
 ) -> None:
     partition = config.partitions["gpu"]
-    rewrite = asked(stated, estimate, config=config, whole_as_gpu=whole_as_gpu, **message)
+    rewrite = decided(stated, estimate, config=config, whole_as_gpu=whole_as_gpu, **message)
     booking = rewrite.booking
     if booking is None:
         assert (rewrite.fields, rewrite.environment) == ({}, {})
         return
     assert rewrite.refusal is None
-    asks = (
+    requests = (
         [rewrite.fields["gres"]]
         if "gres" in rewrite.fields
         else [message.get("gres"), message.get("tres_per_job")]
     )
-    shards = sum(count_of(parse_gres(text), "shard") for text in asks)
+    shards = sum(count_of(parse_gres(text), "shard") for text in requests)
     if booking.kind == "shared":
         assert booking.memory_bytes is not None
         assert booking.memory_bytes == shards * partition.shard_bytes
@@ -427,51 +467,51 @@ def test_a_decision_keeps_the_rules(
 
 def test_a_chosen_confidence_books_less_and_caps_at_the_bound() -> None:
     row = replace(need(10 * GIB, 16 * GIB), quantiles=((0.5, 10 * GIB), (0.9, 12 * GIB), (0.99, 16 * GIB)))
-    bound = asked(UserDirectives(profile="p"), row, gres="gres:gpu:1")
+    bound = decided(UserDirectives(profile="p"), row, gres="gres:gpu:1")
     assert bound.booking is not None
     assert (bound.booking.memory_bytes, bound.booking.cap_bytes) == (16 * GIB, None)
-    chosen = asked(UserDirectives(profile="p"), row, config=config(confidence=0.9), gres="gres:gpu:1")
+    chosen = decided(UserDirectives(profile="p"), row, config=config(confidence=0.9), gres="gres:gpu:1")
     assert chosen.booking is not None
     assert (chosen.booking.memory_bytes, chosen.booking.cap_bytes) == (12 * GIB, 16 * GIB)
     assert (chosen.booking.basis, chosen.fields["gres"]) == ("estimate", "shard:12")
     assert chosen.messages == ("RAD: estimated 10.0 GiB; booked 12.0 GiB (90th percentile), limit 16.0 GiB",)
 
 
-def test_who_books_less_than_the_site_would_is_capped_there_and_answers_for_it() -> None:
+def test_a_user_that_books_less_than_the_site_would_is_limited_to_it() -> None:
     row = replace(need(10 * GIB, 16 * GIB), quantiles=((0.5, 10 * GIB), (0.9, 12 * GIB), (0.99, 16 * GIB)))
-    booking = asked(UserDirectives(profile="p", confidence=0.9), row, gres="gres:gpu:1").booking
+    booking = decided(UserDirectives(profile="p", confidence=0.9), row, gres="gres:gpu:1").booking
     assert booking is not None
-    assert (booking.memory_bytes, booking.cap_bytes, booking.basis) == (12 * GIB, None, "asked")
+    assert (booking.memory_bytes, booking.cap_bytes, booking.basis) == (12 * GIB, None, "requested")
 
 
 @given(stated=CLAIMS, estimate=ESTIMATES, config=CONFIGS)
 def test_deciding_again_about_the_result_changes_nothing(
     stated: UserDirectives, estimate: MemoryEstimate | None, config: Config
 ) -> None:
-    first = asked(stated, estimate, config=config, gres="gres:gpu:1")
+    first = decided(stated, estimate, config=config, gres="gres:gpu:1")
     if first.fields:
-        again = asked(stated, estimate, config=config, gres=f"gres:{first.fields['gres']}")
+        again = decided(stated, estimate, config=config, gres=f"gres:{first.fields['gres']}")
         assert first.booking is not None
         assert (again.fields, again.refusal) == ({}, None)
         assert again.booking == replace(
-            first.booking, basis="asked"
+            first.booking, basis="requested"
         )  # shards by hand are the user's own choice
 
 
 @pytest.mark.parametrize(
     ("source", "gres", "basis"),
     [
-        ("stated", "gres:gpu:1", "asked"),
+        ("stated", "gres:gpu:1", "requested"),
         ("rad", "gres:gpu:1", "estimate"),
         ("history", "gres:gpu:1", "history"),
-        ("rad", "gres:shard:2", "asked"),
-        ("rad", f"gres:shard:{SHARDS}", "asked"),
-        (None, "gres:gpu:1", "asked"),
+        ("rad", "gres:shard:2", "requested"),
+        ("rad", f"gres:shard:{SHARDS}", "requested"),
+        (None, "gres:gpu:1", "requested"),
     ],
 )
-def test_a_booking_says_who_is_answerable_for_its_size(source: str | None, gres: str, basis: str) -> None:
+def test_a_booking_states_the_origin_of_its_size(source: str | None, gres: str, basis: str) -> None:
     estimate = None if source is None else replace(need(5 * GIB), source=source)
-    booking = asked(UserDirectives(policy="collocate"), estimate, gres=gres).booking
+    booking = decided(UserDirectives(policy="collocate"), estimate, gres=gres).booking
     assert booking is not None and booking.basis == basis
 
 
@@ -479,9 +519,9 @@ def test_a_job_that_names_too_many_partitions_is_left_alone() -> None:
     names = [f"p{number}" for number in range(MOST_PARTITIONS + 1)]
     tree = {"partition": {name: {"collocate": True, "gpu_memory_mib": GPU_MIB} for name in names}}
     many = parse_config(tree, origin="rad.toml")
-    left = asked(need_stated(), None, config=many, gres="gres:gpu:1", partition=",".join(names))
+    left = decided(need_stated(), None, config=many, gres="gres:gpu:1", partition=",".join(names))
     assert (left.fields, left.booking, left.reason) == ({}, None, "too many partitions")
-    few = asked(need_stated(), need(GIB), config=many, gres="gres:gpu:1", partition=",".join(names[1:]))
+    few = decided(need_stated(), need(GIB), config=many, gres="gres:gpu:1", partition=",".join(names[1:]))
     assert few.booking is not None and len(few.booking.partitions) == MOST_PARTITIONS
 
 
@@ -503,7 +543,7 @@ def need_stated() -> UserDirectives:
 def test_compute_counts_in_shards_and_not_in_memory(
     overcommit: float, smact: float | None, seen: bool, shards: int
 ) -> None:
-    rewrite = asked(
+    rewrite = decided(
         estimate=replace(need(3 * GIB, 4 * GIB), smact=smact, smact_seen=seen),
         config=config(compute_overcommit=overcommit),
         gres="gres:gpu:1",
@@ -523,11 +563,11 @@ def test_compute_counts_in_shards_and_not_in_memory(
         (None, True, 12),  # earlier runs showed the SMs, not the time
     ],
 )
-def test_who_takes_turns_counts_by_the_time_and_not_by_the_sms(
+def test_a_job_that_takes_turns_counts_by_the_time_and_not_by_the_sms(
     busy: float | None, seen: bool, shards: int
 ) -> None:
     estimate = replace(need(3 * GIB, 4 * GIB), smact=0.1, smact_seen=seen, busy=busy)
-    streams = asked(
+    streams = decided(
         estimate=estimate, config=config(compute_overcommit=2.0, sharing="streams"), gres="gres:gpu:1"
     )
     assert count_of(parse_gres(streams.fields["gres"]), "shard") == shards
@@ -544,7 +584,7 @@ def test_compute_counts_unless_the_site_says_otherwise() -> None:
         origin="rad.toml",
     )
     estimate = replace(need(3 * GIB, 4 * GIB), smact=0.9, smact_seen=True)
-    rewrite = asked(estimate=estimate, config=shipped, gres="gres:gpu:1")
+    rewrite = decided(estimate=estimate, config=shipped, gres="gres:gpu:1")
     assert count_of(parse_gres(rewrite.fields["gres"]), "shard") == 18
 
 
@@ -555,13 +595,13 @@ def test_compute_counts_unless_the_site_says_otherwise() -> None:
 def test_compute_never_takes_shards_away(mib: int, smact: float, overcommit: float, policy: Any) -> None:
     estimate = replace(need(mib * MIB), smact=smact)
     plain, busy = (
-        asked(
+        decided(
             UserDirectives(policy=policy), estimate, config=config(compute_overcommit=each), gres="gres:gpu:1"
         )
         for each in (0.0, overcommit)
     )
     before, after = (count_of(parse_gres(one.fields["gres"]), "shard") for one in (plain, busy))
     assert before <= after <= SHARDS
-    assert (before == SHARDS) == (after == SHARDS), "compute alone makes nobody exclusive"
+    assert (before == SHARDS) == (after == SHARDS), "compute alone makes no job exclusive"
     assert plain.booking is not None and busy.booking is not None
     assert plain.booking.memory_bytes == busy.booking.memory_bytes

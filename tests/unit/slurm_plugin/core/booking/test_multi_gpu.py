@@ -9,7 +9,7 @@ from slurm_plugin.core.booking.decide import decide
 from slurm_plugin.core.booking.request import request_from
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.config.load import parse_config
-from slurm_plugin.core.records.submission import AskedTasks, MemoryEstimate, Rewrite, UserDirectives
+from slurm_plugin.core.records.submission import MemoryEstimate, RequestedTasks, Rewrite, UserDirectives
 from slurm_plugin.core.units import GIB
 
 DDP = UserDirectives(gpus=2, memory_bytes=None)
@@ -24,7 +24,7 @@ NEED = MemoryEstimate(
 STATED = replace(NEED, source="stated")
 
 
-def asked(
+def decided(
     stated: UserDirectives = DDP,
     estimate: MemoryEstimate | None = NEED,
     *,
@@ -55,19 +55,19 @@ ONE_EACH = {"num_tasks": "2", "ntasks_per_node": "2", "min_nodes": "1", "max_nod
 @pytest.mark.parametrize(
     ("message", "fields", "tasks"),
     [
-        ({"gres": "gres:gpu:2"}, {"gres": "", "cpus": 1}, AskedTasks()),
-        ({"gres": "gres/gpu:2,gres/nvme:5"}, {"gres": "nvme:5", "cpus": 1}, AskedTasks()),
-        ({"tres_per_job": "gres:gpu:2"}, {"tres_per_job": "", "cpus": 1}, AskedTasks()),
-        ({"gres": "gpu:2", "num_tasks": 2}, {"gres": "", "cpus": 1}, AskedTasks(tasks=2)),
+        ({"gres": "gres:gpu:2"}, {"gres": "", "cpus": 1}, RequestedTasks()),
+        ({"gres": "gres/gpu:2,gres/nvme:5"}, {"gres": "nvme:5", "cpus": 1}, RequestedTasks()),
+        ({"tres_per_job": "gres:gpu:2"}, {"tres_per_job": "", "cpus": 1}, RequestedTasks()),
+        ({"gres": "gpu:2", "num_tasks": 2}, {"gres": "", "cpus": 1}, RequestedTasks(tasks=2)),
         (
             {"gres": "gpu:2", "tres_per_task": "cpu=3", "cpus_per_task": 3},
             {"gres": "", "per_task": "cpu=2,", "cpus": 2},
-            AskedTasks(cpus=3),
+            RequestedTasks(cpus=4),
         ),
         (
             {"tres_per_task": "gres/gpu=1", "num_tasks": 2},
             {"cpus": 1},
-            AskedTasks(tasks=2, own_gpu=True),
+            RequestedTasks(tasks=2, own_gpu=True),
         ),
         (
             {
@@ -84,14 +84,14 @@ ONE_EACH = {"num_tasks": "2", "ntasks_per_node": "2", "min_nodes": "1", "max_nod
                 "min_mem_per_node": "1000",
             }
             | {"tres_bind": ""},
-            AskedTasks(cpus=8),
+            RequestedTasks(cpus=8),
         ),
     ],
 )
 def test_two_gpus_become_a_task_for_each_and_its_shards(
-    message: dict[str, Any], fields: dict[str, Any], tasks: AskedTasks
+    message: dict[str, Any], fields: dict[str, Any], tasks: RequestedTasks
 ) -> None:
-    rewrite = asked(**message)
+    rewrite = decided(**message)
     cpus = fields.pop("cpus")
     expected = {"tres_per_task": fields.pop("per_task", "") + "gres/shard:12", **ONE_EACH, **fields}
     assert rewrite.fields == {**expected, "cpus_per_task": str(cpus), "min_cpus": str(2 * cpus)}
@@ -131,7 +131,7 @@ def test_two_gpus_become_a_task_for_each_and_its_shards(
 def test_a_job_that_cannot_share_its_gpus_keeps_them_and_hears_why(
     changes: dict[str, Any], says: str
 ) -> None:
-    rewrite = asked(**{"gres": "gpu:2", **changes})
+    rewrite = decided(**{"gres": "gpu:2", **changes})
     assert rewrite.fields == {} and rewrite.booking is not None
     assert (rewrite.booking.kind, rewrite.booking.gpus, rewrite.reason) == ("whole", 2, "multi-gpu")
     assert says in " ".join(rewrite.messages) and bool(says) == bool(rewrite.messages)
@@ -139,46 +139,47 @@ def test_a_job_that_cannot_share_its_gpus_keeps_them_and_hears_why(
 
 @pytest.mark.parametrize("tasks", [{}, {"num_tasks": 1}, {"num_tasks": 4}])
 def test_four_gpus_are_shared_by_one_task_or_four(tasks: dict[str, int]) -> None:
-    rewrite = asked(UserDirectives(gpus=4), gres="gpu:4", **tasks)
+    rewrite = decided(UserDirectives(gpus=4), gres="gpu:4", **tasks)
     assert rewrite.booking is not None and rewrite.booking.shards == 48
     assert (rewrite.fields["num_tasks"], rewrite.fields["tres_per_task"]) == ("4", "gres/shard:12")
-    assert asked(UserDirectives(gpus=4), gres="gpu:4", num_tasks=2).fields == {}
-    assert asked(UserDirectives(gpus=4), gres="gpu:4", max_shard_gpus=3).fields == {}
+    assert decided(UserDirectives(gpus=4), gres="gpu:4", num_tasks=2).fields == {}
+    assert decided(UserDirectives(gpus=4), gres="gpu:4", max_shard_gpus=3).fields == {}
 
 
 def test_what_is_stated_for_each_process_needs_no_count_of_gpus() -> None:
     assert (
-        asked(UserDirectives(memory_bytes=12 * GIB), STATED, tres_per_job="gpu:2").fields["num_tasks"] == "2"
+        decided(UserDirectives(memory_bytes=12 * GIB), STATED, tres_per_job="gpu:2").fields["num_tasks"]
+        == "2"
     )
 
 
 @pytest.mark.parametrize(
     ("message", "cpus"), [({"gres": "gpu:1"}, 1), ({"tres_per_job": "gpu:1", "num_tasks": 3}, 3)]
 )
-def test_one_gpu_is_asked_for_by_task_where_slurm_could_split_its_shards(
+def test_one_gpu_is_requested_by_task_where_slurm_could_split_its_shards(
     message: dict[str, Any], cpus: int
 ) -> None:
     """Slurm 24.11 gave shard:25 as 19 and 6 where two GPUs had 19 free each."""
-    rewrite = asked(UserDirectives(memory_bytes=1), STATED, **message)
+    rewrite = decided(UserDirectives(memory_bytes=1), STATED, **message)
     shards = 12 * int(message.get("num_tasks", 1))
     assert rewrite.fields["tres_per_task"] == f"gres/shard:{shards}" and "gres_flags" not in rewrite.fields
     assert (rewrite.fields["num_tasks"], rewrite.fields["min_cpus"]) == ("1", str(cpus))
-    assert rewrite.booking is not None and rewrite.booking.by_task == AskedTasks(tasks=cpus)
+    assert rewrite.booking is not None and rewrite.booking.by_task == RequestedTasks(tasks=cpus)
 
 
-def test_a_users_own_shards_are_asked_for_by_task_too() -> None:
-    rewrite = asked(UserDirectives(), None, gres="gres:shard:7")
+def test_a_users_own_shards_are_requested_by_task_too() -> None:
+    rewrite = decided(UserDirectives(), None, gres="gres:shard:7")
     assert rewrite.fields["tres_per_task"] == "gres/shard:7" and rewrite.booking is not None
-    assert (rewrite.booking.shards, rewrite.booking.by_task) == (7, AskedTasks())
-    assert asked(UserDirectives(), None, gres="gres:shard:7", max_shard_gpus=0).fields == {}
+    assert (rewrite.booking.shards, rewrite.booking.by_task) == (7, RequestedTasks())
+    assert decided(UserDirectives(), None, gres="gres:shard:7", max_shard_gpus=0).fields == {}
 
 
 def test_shards_of_a_users_own_tasks_may_lie_on_as_many_gpus() -> None:
-    """The Prolog asks Slurm where they do: without --gres-flags=one-task-per-sharing it may be one GPU."""
+    """The Prolog queries Slurm where they do: without --gres-flags=one-task-per-sharing it may be one GPU."""
     own = {"tres_per_task": "gres/shard:5", "num_tasks": 2}
-    booking = asked(UserDirectives(), None, **own).booking
+    booking = decided(UserDirectives(), None, **own).booking
     assert booking is not None and booking.changed
     assert (booking.kind, booking.gpus, booking.memory_bytes) == ("shared", 2, 5 * GIB)
     for max_shard_gpus in (0, 1):
-        few = asked(UserDirectives(), None, max_shard_gpus=max_shard_gpus, **own).booking
+        few = decided(UserDirectives(), None, max_shard_gpus=max_shard_gpus, **own).booking
         assert few is not None and (few.gpus, few.changed) == (1, True)

@@ -73,7 +73,7 @@ def slurm_gives(request: dict[str, Any], fields: dict[str, str]) -> tuple[int, i
 def test_a_booking_is_what_slurm_will_give(
     request: dict[str, Any], stated: UserDirectives, whole_as_gpu: bool, max_shard_gpus: int
 ) -> None:
-    """The binding at submission: whatever is asked for in whichever spelling, a stamp says what Slurm gives for it."""
+    """At submission: whatever is requested in whichever spelling, a booking says what Slurm gives for it."""
     estimate = stated.memory_bytes and MemoryEstimate(
         estimate_bytes=stated.memory_bytes, upper_bytes=stated.memory_bytes, confidence=None, source="stated"
     )
@@ -122,7 +122,7 @@ def test_the_mac_covers_what_binds(request: dict[str, Any], stated: UserDirectiv
         assert signed_comment.read_signed_booking(forged, user_id=1000, key=KEY) is None
 
 
-def test_a_stamp_of_another_of_ones_jobs_wins_nothing() -> None:
+def test_a_booking_of_another_of_ones_jobs_wins_nothing() -> None:
     whole = Booking(kind="whole", shards=39, partitions=(partition_mark("gpu"),), changed=True)
     assert mismatch_in(whole, partition="gpu", gpu_indices=1) == "only Slurm knows what its request gives"
     elsewhere = Booking(kind="whole", shards=39, partitions=(partition_mark("other"),))

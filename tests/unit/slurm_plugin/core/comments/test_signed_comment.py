@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from slurm_plugin.core.booking.verification import MOST_PARTITIONS, partition_mark
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.errors import ConfigError
-from slurm_plugin.core.records.submission import AskedTasks, Booking
+from slurm_plugin.core.records.submission import Booking, RequestedTasks
 from slurm_plugin.core.units import MIB
 
 KEY = bytes(range(32))
@@ -25,10 +26,12 @@ PLAIN = st.builds(
     recoveries=st.integers(0, 9),
     retry=st.booleans(),
     profile_key=st.none() | st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
-    basis=st.sampled_from(["asked", "estimate", "history"]),
+    basis=st.sampled_from(["requested", "estimate", "history"]),
     shards=st.integers(0, 10**4),
     by_task=st.none()
-    | st.builds(AskedTasks, tasks=st.integers(1, 10**4), cpus=st.integers(0, 10**3), own_gpu=st.booleans()),
+    | st.builds(
+        RequestedTasks, tasks=st.integers(1, 10**4), cpus=st.integers(0, 10**3), own_gpu=st.booleans()
+    ),
     partitions=st.lists(st.text(max_size=20).map(partition_mark), max_size=MOST_PARTITIONS).map(tuple),
     own_server=st.booleans(),
     changed=st.booleans(),
@@ -44,7 +47,7 @@ COMMENTS = st.binary(max_size=1500).map(lambda data: data.decode(errors="surroga
 
 
 @given(booking=BOOKINGS, comment=COMMENTS, user_id=st.integers(0, 2**32 - 1))
-def test_a_stamp_comes_back_from_any_comment(booking: Booking, comment: str, user_id: int) -> None:
+def test_a_booking_comes_back_from_any_comment(booking: Booking, comment: str, user_id: int) -> None:
     text = signed_comment.with_signed_booking(
         comment, signed_comment.signed_booking(booking, user_id=user_id, key=KEY)
     )
@@ -78,16 +81,16 @@ def test_a_comment_has_three_parts(booking: Booking, comment: str, profile: str 
 
 
 @given(booking=BOOKINGS, at=st.integers(0, 200), letter=st.characters())
-def test_a_changed_stamp_is_none(booking: Booking, at: int, letter: str) -> None:
-    stamp = signed_comment.signed_booking(booking, user_id=7, key=KEY)
-    forged = stamp[: at % len(stamp)] + letter + stamp[at % len(stamp) + 1 :]
+def test_a_changed_booking_is_none(booking: Booking, at: int, letter: str) -> None:
+    signed = signed_comment.signed_booking(booking, user_id=7, key=KEY)
+    forged = signed[: at % len(signed)] + letter + signed[at % len(signed) + 1 :]
     assert signed_comment.read_signed_booking(forged, user_id=7, key=KEY) == (
-        booking if forged == stamp else None
+        booking if forged == signed else None
     )
 
 
 @given(booking=BOOKINGS, words=st.text(alphabet="abc %", max_size=60).map(str.strip))
-def test_a_new_stamp_replaces_the_old_and_keeps_the_words(booking: Booking, words: str) -> None:
+def test_a_new_booking_replaces_the_old_and_keeps_the_words(booking: Booking, words: str) -> None:
     old = signed_comment.with_signed_booking(
         words, signed_comment.signed_booking(Booking(kind="whole"), user_id=7, key=KEY)
     )
@@ -99,25 +102,25 @@ def test_a_new_stamp_replaces_the_old_and_keeps_the_words(booking: Booking, word
 
 def test_a_limit_that_equals_the_booking_is_not_written() -> None:
     booking = Booking(kind="shared", memory_bytes=5 * MIB, cap_bytes=5 * MIB)
-    stamp = signed_comment.signed_booking(booking, user_id=7, key=KEY)
-    assert "cap=" not in stamp
-    assert signed_comment.read_signed_booking(stamp, user_id=7, key=KEY) == replace(booking, cap_bytes=None)
+    signed = signed_comment.signed_booking(booking, user_id=7, key=KEY)
+    assert "cap=" not in signed
+    assert signed_comment.read_signed_booking(signed, user_id=7, key=KEY) == replace(booking, cap_bytes=None)
 
 
 @given(text=st.text(max_size=300))
-def test_text_that_is_no_stamp_is_none(text: str) -> None:
+def test_text_that_is_no_booking_is_none(text: str) -> None:
     assert signed_comment.read_signed_booking(text, user_id=0, key=KEY) is None
 
 
-def test_a_profile_goes_in_and_out_and_gives_way_to_the_stamp() -> None:
+def test_a_profile_goes_in_and_out_and_gives_way_to_the_booking() -> None:
     comment = signed_comment.with_profile("my words", "p1.0.1-2_3~4")
     assert comment == "my words rad.profile:p1.0.1-2_3~4"
     assert signed_comment.profile_in(comment) == "p1.0.1-2_3~4"
-    stamped = signed_comment.with_signed_booking(
+    comment = signed_comment.with_signed_booking(
         comment, signed_comment.signed_booking(Booking(kind="whole"), user_id=7, key=KEY)
     )
-    assert signed_comment.profile_in(stamped) is None
-    assert stamped.startswith("my words rad2:whole:")
+    assert signed_comment.profile_in(comment) is None
+    assert comment.startswith("my words rad2:whole:")
     assert signed_comment.with_profile("x" * 600, "y" * 600) is None
 
 
@@ -126,12 +129,20 @@ def test_a_key_of_another_user_says_whose_it_must_be(tmp_path: Path, monkeypatch
     path.write_bytes(KEY)
     path.chmod(0o600)
 
-    def refuse(self: Path) -> bytes:
-        raise PermissionError(13, "Permission denied", str(self))
+    def refuse(path: str, flags: int) -> int:
+        raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(Path, "read_bytes", refuse)  # root, who runs these tests too, may read everything
+    monkeypatch.setattr(
+        signed_comment, "opened", refuse
+    )  # root, which runs these tests too, may read everything
     with pytest.raises(ConfigError, match=f"cannot be read.*chown slurm {path}"):
         signed_comment.read_key(path)
+
+
+def test_a_fifo_is_no_key(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "key", 0o600)
+    with pytest.raises(ConfigError, match=r"no cluster key \(not a regular file\); run: rad install --key"):
+        signed_comment.read_key(tmp_path / "key")
 
 
 def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
@@ -151,7 +162,7 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\t", " ", "\n", ""])
-def test_a_dead_stamp_among_the_users_words_does_not_hide_a_valid_one(end: str) -> None:
+def test_a_dead_booking_among_the_users_words_does_not_hide_a_valid_one(end: str) -> None:
     booking = Booking(kind="shared", memory_bytes=5 * MIB)
     good = signed_comment.signed_booking(booking, user_id=7, key=KEY)
     dead = good[:-1] + ("0" if good[-1] != "0" else "1")
@@ -160,22 +171,22 @@ def test_a_dead_stamp_among_the_users_words_does_not_hide_a_valid_one(end: str) 
 
 
 def test_a_share_cannot_be_made_a_whole_gpu() -> None:
-    stamp = signed_comment.signed_booking(Booking(kind="shared", memory_bytes=5 * MIB), user_id=7, key=KEY)
+    signed = signed_comment.signed_booking(Booking(kind="shared", memory_bytes=5 * MIB), user_id=7, key=KEY)
     assert (
-        signed_comment.read_signed_booking(stamp.replace("rad2:shared:", "rad2:whole:"), user_id=7, key=KEY)
+        signed_comment.read_signed_booking(signed.replace("rad2:shared:", "rad2:whole:"), user_id=7, key=KEY)
         is None
     )
 
 
-def test_a_stamp_of_a_newer_release_that_says_more_is_not_half_believed() -> None:
+def test_a_booking_of_a_newer_release_that_says_more_is_not_half_believed() -> None:
     body = "gpus=1:mem=5:more=1"
-    stamp = f"rad2:shared:{body}:{signed_comment._mac('shared', body, 7, KEY)}"
-    assert signed_comment.read_signed_booking(stamp, user_id=7, key=KEY) is None
+    signed = f"rad2:shared:{body}:{signed_comment._mac('shared', body, 7, KEY)}"
+    assert signed_comment.read_signed_booking(signed, user_id=7, key=KEY) is None
 
 
 def test_a_comment_is_filled_to_the_last_byte_that_slurm_keeps() -> None:
-    stamp = signed_comment.signed_booking(Booking(kind="whole"), user_id=7, key=KEY)
-    assert len(signed_comment.with_signed_booking("x" * 2000, stamp)) == signed_comment.COMMENT_LIMIT - 1
+    signed = signed_comment.signed_booking(Booking(kind="whole"), user_id=7, key=KEY)
+    assert len(signed_comment.with_signed_booking("x" * 2000, signed)) == signed_comment.COMMENT_LIMIT - 1
     space = signed_comment.COMMENT_LIMIT - 1 - len("x rad.profile:")
     assert signed_comment.with_profile("x", "y" * space) is not None
     assert signed_comment.with_profile("x", "y" * (space + 1)) is None

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from pathlib import Path
 
 import pytest
 from paths import CHECKOUT
 
-from slurm_plugin.core.config.compute import SLOWED, with_waits
-from slurm_plugin.core.config.load import load_config, parse_text
-from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.config.compute import with_waits
 
 TABLE = CHECKOUT / "gpumemnet" / "data" / "interference_h200.csv"
 STEP = 0.5
+SLOWED = ((1.3, 1.0), (2.05, 1.5), (3.5, 2.0), (4.6, 2.5), (6.7, 3.0))
+"""(factor, sum of SM activity): what gres_conf/rad.toml says of `compute_overcommit`."""
 
 
 def measured() -> list[tuple[float, float]]:
@@ -39,31 +38,6 @@ def test_nine_of_ten_trainings_are_slowed_at_most_so(factor: float, activity: fl
     assert len(found) > 50
     ninth = found[int(0.9 * len(found))]
     assert 0.93 * factor <= ninth <= factor, "no more is promised, and not much less"
-
-
-@pytest.mark.parametrize(
-    ("line", "fix"),
-    [
-        ("max_slowdown = 3.5", "write compute_overcommit = 2.00"),
-        ("max_slowdown = 1", "write compute_overcommit = 1.00"),
-        ("max_slowdown = 0.0", "remove the line"),
-    ],
-)
-def test_a_removed_setting_is_named_with_its_line_and_the_equivalent_value(
-    tmp_path: Path, line: str, fix: str
-) -> None:
-    path = tmp_path / "rad.toml"
-    path.write_text(
-        f"# max_slowdown = 2.0\n[partition.gpu]\ncollocate = true\ngpu_memory_mib = 40000\n{line}\n"
-    )
-    with pytest.raises(ConfigError) as refused:
-        load_config(path)
-    assert (
-        str(refused.value) == f"{path}, line 5: max_slowdown is now part of compute_overcommit; {fix} instead"
-    )
-    assert (
-        parse_text(path.read_text(), origin="copy", strict=False).partitions["gpu"].compute_overcommit == 2.0
-    )
 
 
 def test_waits_that_were_seen_are_waits_of_its_kernels_too() -> None:

@@ -63,7 +63,7 @@ BREAKS: dict[str, Callable[[Path], object]] = {
     "nested without end": lambda path: path.write_text("a = " + "[" * 200_000 + "\n"),
     "a folder": replaced_by(Path.mkdir),
     "a link to nothing": replaced_by(lambda path: path.symlink_to("/nowhere/rad.toml")),
-    "a FIFO that nobody writes to": replaced_by(os.mkfifo),
+    "a FIFO without a writer": replaced_by(os.mkfifo),
     "without end": replaced_by(lambda path: path.symlink_to("/dev/zero")),
 }
 
@@ -147,7 +147,7 @@ def test_a_copy_that_cannot_be_believed_is_none(path: Path, tmp_path: Path, how:
     with pytest.raises(ConfigError):
         config_in_force(path)
     path.write_text(GOOD)
-    assert config_in_force(path).trouble == "" and copied_at_s(path) is not None, "a good rad.toml mends it"
+    assert config_in_force(path).trouble == "" and copied_at_s(path) is not None, "a good rad.toml ends it"
 
 
 def test_a_copy_of_another_version_may_have_keys_that_this_one_lacks(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The smallest MIG instance that holds the estimate, where a partition asks for it."""
+"""The smallest MIG instance that holds the estimate, where a partition requests it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def partition(**changes: Any) -> dict[str, Any]:
     }
 
 
-def asked(upper_gib: float | None, mode: str = "enforce", **message: Any) -> Rewrite:
+def decided(upper_gib: float | None, mode: str = "enforce", **message: Any) -> Rewrite:
     config = parse_config({"mode": mode, **partition()}, origin="rad.toml")
     estimate = None
     if upper_gib is not None:
@@ -72,7 +72,7 @@ def test_a_word_that_is_no_profile(word: str):
     "message", [{"gres": "gres:gpu:1"}, {"gres": "gres/gpu=1"}, {"tres_per_job": "gres:gpu:1"}]
 )
 def test_one_gpu_becomes_an_instance(message: dict[str, str]):
-    rewrite = asked(6, **message)
+    rewrite = decided(6, **message)
     assert rewrite.fields["gres"] == "gpu:1g.10gb:1"
     assert rewrite.booking is None
     assert rewrite.messages == ("RAD: estimated 6.0 GiB; booked one MIG instance 1g.10gb",)
@@ -91,21 +91,21 @@ def test_one_gpu_becomes_an_instance(message: dict[str, str]):
     ],
 )
 def test_everything_else_is_left_alone(message: dict[str, Any]):
-    assert replace(asked(6, **message), messages=()) == Rewrite(reason="mig")
+    assert replace(decided(6, **message), messages=()) == Rewrite(reason="mig")
 
 
 def test_an_unknown_need_is_left_alone():
-    assert asked(None, gres="gres:gpu:1") == Rewrite(reason="mig")
+    assert decided(None, gres="gres:gpu:1") == Rewrite(reason="mig")
 
 
 def test_a_need_above_the_largest_is_said():
-    rewrite = asked(75, gres="gres:gpu:1")
+    rewrite = decided(75, gres="gres:gpu:1")
     assert (rewrite.fields, rewrite.reason) == ({}, "mig: too large")
     assert "the largest MIG instance has 70.4 GiB" in rewrite.messages[0]
 
 
 def test_observe_changes_nothing():
-    assert asked(6, mode="observe", gres="gres:gpu:1") == Rewrite(reason="observe: gpu:1g.10gb:1")
+    assert decided(6, mode="observe", gres="gres:gpu:1") == Rewrite(reason="observe: gpu:1g.10gb:1")
 
 
 @pytest.mark.parametrize("changes", [{"mig_profiles": ""}, {"collocate": True, "shards_per_gpu": 10}])

@@ -77,7 +77,7 @@ def test_a_reader_gets_every_line_of_many_writers_once_although_the_file_is_rena
     assert all(line.endswith(b"x" * 300) for line in found), "no line is cut or mixed with another"
     assert len(reported) == len(set(reported)), "none twice"
     for writer in range(4):
-        numbers = [number for who, number in reported if who == writer]
+        numbers = [number for name, number in reported if name == writer]
         assert sorted(numbers) == list(range(200)), "none lost"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from small_disks import fill, free, small_disk
 
-from slurm_plugin.core.files.atomic import clear_drafts, draft_of, replace_file, rewrite_file, write_new_file
+from slurm_plugin.core.files.atomic import clear_drafts, draft_of, replace_file, rewrite_file
 
 
 def test_what_cannot_be_put_in_place_leaves_no_draft(tmp_path: Path) -> None:
@@ -15,17 +15,14 @@ def test_what_cannot_be_put_in_place_leaves_no_draft(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(OSError):
         replace_file(tmp_path / "folder", b"two")
-    with pytest.raises(FileExistsError):
-        write_new_file(tmp_path / "a", b"two")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "folder"]
     assert (tmp_path / "a").read_bytes() == b"one"
 
 
-@pytest.mark.parametrize("write", [replace_file, write_new_file])
-def test_a_link_in_the_place_of_a_draft_is_not_followed(tmp_path: Path, write) -> None:
+def test_a_link_in_the_place_of_a_draft_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("precious")
     draft_of(tmp_path / "a").symlink_to(tmp_path / "victim")
-    write(tmp_path / "a", b"one")
+    replace_file(tmp_path / "a", b"one")
     assert ((tmp_path / "a").read_bytes(), (tmp_path / "victim").read_text()) == (b"one", "precious")
 
 
@@ -50,11 +47,10 @@ def test_of_two_writers_at_once_none_fails_and_nothing_half_done_is_read(
     assert [one.name for one in tmp_path.iterdir()] == ["a"]
 
 
-@pytest.mark.parametrize("write", [replace_file, write_new_file])
-def test_a_file_has_its_mode_whatever_the_umask(tmp_path: Path, write) -> None:
+def test_a_file_has_its_mode_whatever_the_umask(tmp_path: Path) -> None:
     old = os.umask(0o027)  # as radd.service sets it
     try:
-        write(tmp_path / "for everybody", b"one", mode=0o644)
+        replace_file(tmp_path / "for everybody", b"one", mode=0o644)
     finally:
         os.umask(old)
     assert (tmp_path / "for everybody").stat().st_mode & 0o777 == 0o644
@@ -87,7 +83,7 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_half_done(tmp_path: Path)
         free_one.unlink()  # an inode, and no block to write in
         before = sorted(folder.iterdir())
         for write in (
-            lambda: write_new_file(folder / "key", b"secret"),
+            lambda: replace_file(folder / "key", b"secret"),
             lambda: replace_file(folder / "a", b"new"),
         ):
             with pytest.raises(OSError, match=r"No space left on device: .*(key|a)'"):

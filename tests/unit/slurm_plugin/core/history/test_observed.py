@@ -15,7 +15,7 @@ from slurm_plugin.core.history.observed import (
     LEAST_SMACT,
     SEVERAL,
     ObservedPeaks,
-    Seen,
+    ObservedRuns,
     floor_of,
     is_representative,
     with_runs,
@@ -66,7 +66,7 @@ def test_a_short_run_lowers_nothing_and_a_long_one_does_as_far_as_the_estimate_m
         (SEVERAL - 1, 4, None),
         (SEVERAL, 4, 5),
     ):
-        found = with_runs(ESTIMATE, Seen(peak_bytes=peak_gib * GIB, runs=runs))
+        found = with_runs(ESTIMATE, ObservedRuns(peak_bytes=peak_gib * GIB, runs=runs))
         if booked_gib is None:
             assert found == ESTIMATE
         else:
@@ -75,10 +75,10 @@ def test_a_short_run_lowers_nothing_and_a_long_one_does_as_far_as_the_estimate_m
 
 
 def test_a_short_run_raises_what_is_booked() -> None:
-    found = with_runs(ESTIMATE, Seen(peak_bytes=12 * GIB))
+    found = with_runs(ESTIMATE, ObservedRuns(peak_bytes=12 * GIB))
     assert (found.estimate_bytes, found.upper_bytes, found.source) == (12 * GIB, 20 * GIB, "rad")
     assert all(n_bytes >= bound_of(12 * GIB) for _, n_bytes in found.quantiles)
-    found = with_runs(ESTIMATE, Seen(peak_bytes=30 * GIB))
+    found = with_runs(ESTIMATE, ObservedRuns(peak_bytes=30 * GIB))
     assert (found.estimate_bytes, found.upper_bytes, found.source) == (
         30 * GIB,
         bound_of(30 * GIB),
@@ -102,7 +102,7 @@ def test_no_booking_is_below_what_was_seen_or_the_floor(
         upper_bytes=(estimate + more) * GIB,
         quantiles=tuple((share, int((estimate + more * share) * GIB)) for share in SHARES),
     )
-    found = with_runs(shipped, Seen(peak_bytes=peak * GIB, runs=runs))
+    found = with_runs(shipped, ObservedRuns(peak_bytes=peak * GIB, runs=runs))
     points = [n_bytes for _, n_bytes in found.quantiles]
     assert points == sorted(points)
     assert all(found.estimate_bytes <= n_bytes <= found.upper_bytes for n_bytes in points)
@@ -119,12 +119,12 @@ def test_runs_of_other_users_and_other_setups_do_not_count() -> None:
         replace(RUN, profile_key="cd", peak_bytes=GIB),
     ):
         peaks.add(run)
-    assert peaks.of(1000, "ab") == Seen(peak_bytes=10 * GIB, smact=0.5, runs=1)
+    assert peaks.of(1000, "ab") == ObservedRuns(peak_bytes=10 * GIB, smact=0.5, runs=1)
     assert peaks.of(1002, "ab") is None and peaks.of(1000, "ef") is None
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3, 7])
-def test_what_processes_held_together_is_what_they_book_together(processes: int) -> None:
+def test_what_processes_used_together_is_what_they_book_together(processes: int) -> None:
     peaks = ObservedPeaks()
     peaks.add(replace(RUN, smact=0.6, processes=processes))
     known = peaks.of(1000, "ab", processes=processes)

@@ -18,12 +18,12 @@ from slurm_plugin.core.history.site_quantiles import (
     LEAST_USERS,
     MOST_OF_ONE_USER,
     MOST_SCORE,
-    Limits,
     Observation,
+    QuantileLimits,
     limits_of,
     weights,
 )
-from slurm_plugin.core.history.site_quantiles_file import Learned, applied, from_text, to_text
+from slurm_plugin.core.history.site_quantiles_file import LearnedQuantiles, applied, from_text, to_text
 from slurm_plugin.core.records.submission import MemoryEstimate
 from slurm_plugin.core.units import GIB
 
@@ -125,7 +125,7 @@ def test_thousands_of_jobs_of_one_user_count_as_a_few_models() -> None:
     assert learned([*HONEST, *mine]).upper_bytes == SHIPPED.upper_bytes  # 90 models say nothing of 99 %
 
 
-def test_two_who_agree_lower_little() -> None:
+def test_two_users_that_agree_lower_little() -> None:
     """Accounts are not free as jobs are: what several can do is bounded by what each of them counts."""
     fakes = [
         Observation(user_id=user, model=f"f{user}-{at}", profile=f"{at}", score=-3.0)
@@ -196,7 +196,7 @@ def test_coverage_on_a_site_that_differs_from_the_shipped_runs_and_drifts(
 ) -> None:
     """A year of models: what is booked at 90 % holds 90 % of them, 80 % where need drifts half a width a year."""
     draw = random.Random(7)
-    held = shipped_held = asked = 0
+    covered = shipped_covered = tried = 0
     seen: list[tuple[float, Observation]] = []
     for day in range(0, 360, 3):
         now_s = day * 86400.0
@@ -204,19 +204,19 @@ def test_coverage_on_a_site_that_differs_from_the_shipped_runs_and_drifts(
         for at in range(3):
             score, name = draw.gauss(0.5 + drift * day / 360, 0.35), f"{day}-{at}"
             if day >= 90:
-                asked += 1
-                held += score <= score_at(found, 0.9)
-                shipped_held += score <= score_at(SHIPPED, 0.9)
+                tried += 1
+                covered += score <= score_at(found, 0.9)
+                shipped_covered += score <= score_at(SHIPPED, 0.9)
             mine = Observation(user_id=draw.randrange(12), model=name, profile=name, score=score)
             seen.append((now_s, mine))
-    assert held / asked >= least
-    assert shipped_held / asked <= shipped_most
+    assert covered / tried >= least
+    assert shipped_covered / tried <= shipped_most
 
 
 def test_the_file_says_what_was_learned_and_a_damaged_one_says_nothing() -> None:
     limits = limits_of(HONEST)
     assert limits is not None and limits.highest[-1] == math.inf
-    kept = Learned(made_for="x", time_s=5.0, groups={"torchinfo@h200": limits})
+    kept = LearnedQuantiles(made_for="x", time_s=5.0, groups={"torchinfo@h200": limits})
     text = to_text(kept)
     assert "99" not in kept.groups and from_text(text) is not None
     found = from_text(text)
@@ -247,6 +247,6 @@ def test_users_are_informed_what_changed() -> None:
 
 
 def test_an_estimate_that_is_its_own_bound_stays() -> None:
-    limits = Limits(lowest=(2.0,) * 17, highest=(math.inf,) * 17, runs=9, models=9, users=9)
+    limits = QuantileLimits(lowest=(2.0,) * 17, highest=(math.inf,) * 17, runs=9, models=9, users=9)
     stated = replace(SHIPPED, upper_bytes=SHIPPED.estimate_bytes, quantiles=())
     assert applied(stated, limits) is stated

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from fakes import hangs_for_good
 
-from slurm_plugin.core.hooks.supervise import Limits, age_s, hook_started_s, supervised
+from slurm_plugin.core.hooks.supervise import HookTimeLimits, age_s, hook_started_s, supervised
 from tests.timing import within
 
-QUICK = Limits(work_s=0.8, end_s=1.6, least_s=0.4)
+QUICK = HookTimeLimits(work_s=within(0.8), end_s=within(1.6), least_s=within(0.4))
 
 
 def now_s() -> float:
@@ -75,7 +75,9 @@ def test_a_hook_whose_start_took_all_its_time_still_gets_its_least() -> None:
         return 1
 
     assert (
-        supervised(work, None, started_s=now_s() - 100, limits=Limits(work_s=0.8, end_s=1.6, least_s=2.0))
+        supervised(
+            work, None, started_s=now_s() - 100, limits=HookTimeLimits(work_s=0.8, end_s=1.6, least_s=2.0)
+        )
         == 1
     )
 

@@ -13,7 +13,7 @@ from slurm_plugin.core.ledger.codec import decode, encode
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.records.node import Allocation
 
-RESERVATIONS = st.builds(
+ALLOCATIONS = st.builds(
     Allocation,
     job_id=st.integers(1, 9),
     user_id=st.integers(0, 2**32 - 1),
@@ -32,7 +32,7 @@ RESERVATIONS = st.builds(
 )
 LEDGERS = st.builds(
     Ledger,
-    allocations=st.lists(RESERVATIONS, max_size=5, unique_by=lambda allocation: allocation.job_id).map(tuple),
+    allocations=st.lists(ALLOCATIONS, max_size=5, unique_by=lambda allocation: allocation.job_id).map(tuple),
     last_gpu=st.none() | st.text(max_size=50),
     reconciled_s=st.none() | st.floats(0, 1e9),
 )

@@ -57,11 +57,11 @@ def test_a_whole_gpu_has_one_holder(order: tuple[Allocation, Allocation]) -> Non
 
 
 def test_a_whole_gpu_is_given_although_an_unmanaged_process_holds_a_part_of_it() -> None:
-    """Slurm gave it, and the job would wait for good; the guard names who sits there."""
+    """Slurm gave it, and the job would wait for good; the guard names what uses it."""
     assert Ledger().reserve(whole(1, "GPU-0"), {"GPU-0": 3 * GIB}).of_job(1) is not None
 
 
-def test_a_reservation_needs_gpus_that_are_there_and_distinct() -> None:
+def test_an_allocation_needs_gpus_that_are_there_and_distinct() -> None:
     for wrong in (whole(1), whole(1, "GPU-0", "GPU-0"), whole(1, "GPU-9")):
         with pytest.raises(LedgerError):
             Ledger().reserve(wrong, SPACE)

@@ -61,7 +61,7 @@ def test_the_widest_cap_fits_and_no_wider_one_does(others: list[Share], one: Sha
         ((None, None), 15, 19),
     ],
 )
-def test_who_errs_alike_and_who_errs_alone(
+def test_common_errors_and_errors_of_single_jobs(
     models: tuple[str | None, str | None], together: int, widest_of_a_third: int
 ) -> None:
     pair = [Share(expected_bytes=5, most_bytes=8, model=model) for model in models]
@@ -79,7 +79,7 @@ def test_what_a_job_holds_already_is_no_longer_uncertain() -> None:
     assert (grown.expected_bytes, grown.most_bytes) == (12 * GIB, 16 * GIB)
 
 
-def test_a_job_that_asked_for_less_than_we_expect_is_expected_to_keep_to_that() -> None:
+def test_a_job_that_requested_less_than_its_estimate_is_expected_to_keep_to_that() -> None:
     by_hand = share(4 * GIB, cap_bytes=None, estimate_bytes=9 * GIB, model="a")
     assert (by_hand.expected_bytes, by_hand.most_bytes) == (4 * GIB, 4 * GIB)
 
@@ -144,7 +144,7 @@ def test_all_bookings_and_the_pool_always_fit_the_gpu(
         reading = GpuReading(
             uuid="GPU-0",
             index=0,
-            name="card",
+            name="H100",
             memory_total_bytes=PHYSICAL_GPU,
             memory_used_bytes=sum(used_bytes.values()) + unmanaged,
             time_s=0.0,
@@ -169,7 +169,7 @@ def choose(incoming: Demand, *others: Demand) -> tuple[bool, int | None]:
     for other in others:
         ledger = ledger.reserve(allocation(other, other.cap_bytes), {"GPU-0": PHYSICAL_GPU})
     reading = GpuReading(
-        uuid="GPU-0", index=0, name="card", memory_total_bytes=PHYSICAL_GPU, memory_used_bytes=0, time_s=0.0
+        uuid="GPU-0", index=0, name="H100", memory_total_bytes=PHYSICAL_GPU, memory_used_bytes=0, time_s=0.0
     )
     placement = choose_gpu([reading], ledger, incoming, PartitionConfig(), pin="bound", now_s=100.0)
     return placement.requeue, placement.cap_bytes
@@ -245,7 +245,7 @@ def test_jobs_of_several_gpus_never_exceed_any_of_them(
         GpuReading(
             uuid=uuid,
             index=index,
-            name="card",
+            name="H100",
             memory_total_bytes=PHYSICAL_GPU,
             memory_used_bytes=0,
             time_s=0.0,

@@ -80,7 +80,7 @@ def test_a_whole_ledger_that_cannot_be_read_is_not_replaced_by_an_older_one(tmp_
     store = store_in(tmp_path)
     store.write(ledger_of(1))
     store.write(ledger_of(1, 2))
-    store._slots.write(b'{"boot_id": "this-boot", "of": "a release that nobody has seen yet"}')
+    store._slots.write(b'{"boot_id": "this-boot", "of": "a later release"}')
     assert store.read().lost
 
 
@@ -136,6 +136,7 @@ def killed_at(call: int, action: Callable[[], object]) -> bool:
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [True, False], ids=["the first ledger", "a later one"])
 def test_a_hook_killed_at_any_system_call_leaves_the_old_ledger_or_the_new_one(
     tmp_path: Path, first: bool
@@ -198,7 +199,7 @@ def test_the_holder_of_the_lock_goes_first_and_only_while_it_holds_it(tmp_path: 
     assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
-def test_one_process_sweeps_at_a_time(tmp_path: Path) -> None:
+def test_one_process_reconciles_at_a_time(tmp_path: Path) -> None:
     with store_in(tmp_path).reconciling() as rads:
         assert rads
         with store_in(tmp_path).reconciling() as second:
@@ -228,7 +229,7 @@ def test_release_gives_back_once(tmp_path: Path) -> None:
     assert jobs_in(tmp_path) == [2]
 
 
-def test_release_on_a_node_where_nothing_was_ever_held_leaves_no_trace(tmp_path: Path) -> None:
+def test_release_on_a_node_where_nothing_was_ever_allocated_leaves_no_trace(tmp_path: Path) -> None:
     clock = FakeClock()
     store = LedgerStore(tmp_path / "run", clock=clock, boot_id="b")
     assert store.release(7, restart=0, deadline=Deadline(clock, 1.0)) is None
@@ -266,7 +267,7 @@ def test_the_boot_has_an_id() -> None:
     assert boot_id() == boot_id() and len(boot_id()) == 36
 
 
-def test_a_full_disk_refuses_no_reservation(tmp_path: Path) -> None:
+def test_a_full_disk_refuses_no_allocation(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "size=1400k,nr_inodes=120") as folder:
         store = store_in(folder)
         store.write(ledger_of(1))
@@ -278,4 +279,4 @@ def test_a_full_disk_refuses_no_reservation(tmp_path: Path) -> None:
             assert store_in(folder).release(5, restart=0, deadline=Deadline(FakeClock(), 0.0)) == allocation(
                 5
             )
-        assert 5 not in jobs_in(folder), "a note finds room too"
+        assert 5 not in jobs_in(folder), "a note finds a slot too"

@@ -6,7 +6,7 @@ from typing import get_args, get_type_hints
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_plugin.core.logs.events import Entry, Event, EventKind, as_text, from_line, to_line
+from slurm_plugin.core.logs.events import Entry, EventKind, LogEvent, as_text, from_line, to_line
 from slurm_plugin.core.records.node import Outcome
 from slurm_plugin.core.text import one_line
 
@@ -18,7 +18,7 @@ ENTRIES = st.builds(
     restart=st.integers(0, 99),
     after_ms=st.integers(0, 9000),
     event=st.builds(
-        Event,
+        LogEvent,
         kind=st.sampled_from(EventKind),
         detail=st.text(max_size=4000),
         facts=st.dictionaries(
@@ -49,7 +49,7 @@ def test_a_line_read_back_says_the_same(entry: Entry) -> None:
 
 
 def test_the_form_of_a_line_is_the_documented_one() -> None:
-    event = Event(kind=EventKind.PLACED, detail="GPU-a", facts={"policy": "magm", "gpus": ("GPU-a",)})
+    event = LogEvent(kind=EventKind.PLACED, detail="GPU-a", facts={"policy": "magm", "gpus": ("GPU-a",)})
     line = to_line(Entry(time_s=1.25, hook="prolog", job_id=12, restart=1, after_ms=43, event=event))
     assert json.loads(line) == {
         "v": 1,

@@ -173,7 +173,7 @@ def test_the_wait_for_compute_has_an_end() -> None:
     assert not choose(readings, neighbour, on_saturated="wait", restart=1, saturated_waits=1).requeue
 
 
-def test_unknown_need_asks_for_the_free_minimum() -> None:
+def test_unknown_need_requires_the_free_minimum() -> None:
     readings = [gpu(0, used=36 * GIB), gpu(1, used=34 * GIB)]
     assert choose(readings, need=None, margin_mib=0).gpus == ("GPU-1",)
     assert choose(readings[:1], need=None).requeue
@@ -194,9 +194,9 @@ def test_a_margin_is_kept_where_a_user_holds_more_than_booked() -> None:
 @pytest.mark.parametrize(
     ("booked", "holds", "need", "overrun_gpus"),
     [(10, 30, 20, ("GPU-0",)), (10, 30, 31, ()), (10, 10, 31, ())],
-    ids=["others hold what was booked here", "too much is booked", "nobody holds too much"],
+    ids=["others hold what was booked here", "too much is booked", "no job uses too much"],
 )
-def test_who_finds_no_memory_that_slurm_gave_him_says_where_others_hold_it(
+def test_a_job_without_the_memory_that_slurm_allocated_says_where_others_use_it(
     booked: int, holds: int, need: int, overrun_gpus: tuple[str, ...]
 ) -> None:
     readings = [gpu(0, used=holds * GIB, processes=(GpuProcess(pid=7, memory_bytes=holds * GIB),))]
@@ -223,7 +223,7 @@ def test_no_more_gpus_are_missing_than_a_job_lacks(gpus: int, overrun_gpus: tupl
     assert (placement.overrun_gpus, placement.requeue) == (overrun_gpus, gpus > 1)
 
 
-@pytest.mark.parametrize("unlimited", [(99,), (1,)], ids=["the newcomer", "who is there"])
+@pytest.mark.parametrize("unlimited", [(99,), (1,)], ids=["the incoming job", "the job that is there"])
 def test_what_nothing_holds_shares_with_no_job(unlimited: tuple[int, ...]) -> None:
     there = allocation(1, 0)
     assert choose([gpu(0), gpu(1)], there, unlimited=unlimited).gpus == ("GPU-1",)
@@ -251,9 +251,9 @@ def test_a_whole_job_prefers_its_own_indices_and_avoids_unmanaged_processes() ->
     assert choose(readings, kind="whole", gpu_indices=(3,)).gpus == ("GPU-3",)
     assert choose(readings, kind="whole", gpu_indices=(2,)).gpus == ("GPU-0",)
     little = [gpu(0, used=5 * GIB), gpu(1, used=2 * GIB)]
-    assert choose(little, kind="whole", gpu_indices=(3,)).gpus == ("GPU-1",), "where least is held"
+    assert choose(little, kind="whole", gpu_indices=(3,)).gpus == ("GPU-1",), "where least is used"
     only_unmanaged = choose([gpu(2, used=30 * GIB)], kind="whole", gpu_indices=(2,))
-    assert only_unmanaged.gpus == ("GPU-2",), "Slurm would have started it there without us"
+    assert only_unmanaged.gpus == ("GPU-2",), "Slurm would have started it there without RAD"
 
 
 def test_several_gpus_are_distinct_and_idle_or_none() -> None:
@@ -281,10 +281,10 @@ def test_an_index_in_use_keeps_its_space_and_a_fresh_index_chooses() -> None:
     half_full = [gpu(0, used=20 * GIB), gpu(1)]
     assert choose(half_full, allocation(1, 1, gpu_index=1), pin="bound", gpu_indices=(0,)).gpus == (
         "GPU-0",
-    ), "an idle room, though another has more memory: seat 1 keeps its own"
+    ), "an idle GPU, though another has more memory: index 1 keeps its own"
 
 
-def test_what_the_job_itself_held_before_does_not_count() -> None:
+def test_what_the_job_itself_used_before_does_not_count() -> None:
     assert choose([gpu(0)], allocation(99, 0, 40, kind="whole"), kind="whole").gpus == ("GPU-0",)
 
 

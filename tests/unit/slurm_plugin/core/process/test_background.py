@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from slurm_plugin.core.process.background import in_background
+from tests.timing import within
 
 LOG = logging.getLogger("radd")
 
@@ -18,7 +19,7 @@ def test_work_goes_on_round_after_round_until_it_says_no():
         rounds.append(len(rounds))
         return len(rounds) < 3
 
-    in_background("worker", once, log=LOG).join(timeout=10)
+    in_background("worker", once, log=LOG).join(timeout=within(10))
     assert rounds == [0, 1, 2]
 
 
@@ -32,7 +33,7 @@ def test_a_bug_in_one_round_is_reported_and_the_next_one_comes(caplog: pytest.Lo
         return False
 
     thread = in_background("worker", once, log=LOG, pause_s=0.0)
-    thread.join(timeout=10)
+    thread.join(timeout=within(10))
     assert not thread.is_alive() and thread.daemon
     assert [record.getMessage() for record in caplog.records] == [
         "internal error in worker, which continues"

@@ -90,13 +90,13 @@ def test_no_process_left_is_an_expected_error(monkeypatch: pytest.MonkeyPatch) -
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def test_an_answer_that_came_in_time_counts_however_late_it_is_asked_for(
+def test_an_answer_that_came_in_time_counts_however_late_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked = Child(lambda: b"here", timeout_s=60)
-    os.waitid(os.P_PID, asked._pid, os.WEXITED | os.WNOWAIT)
+    first = Child(lambda: b"here", timeout_s=60)
+    os.waitid(os.P_PID, first._pid, os.WEXITED | os.WNOWAIT)
     monkeypatch.setattr(child, "monotonic_s", lambda: time.monotonic() + 100)
-    assert asked.answer() == b"here"
+    assert first.answer() == b"here"
 
 
 def test_a_kernel_without_pidfds_answers_too(monkeypatch: pytest.MonkeyPatch) -> None:

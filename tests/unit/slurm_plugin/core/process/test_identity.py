@@ -7,6 +7,7 @@ import signal
 import subprocess
 
 from slurm_plugin.core.process.identity import Process
+from tests.timing import within
 
 
 def test_only_the_very_same_process_is_killed() -> None:
@@ -16,5 +17,5 @@ def test_only_the_very_same_process_is_killed() -> None:
         assert not dataclasses.replace(running, started_ticks=running.started_ticks - 1).kill()
         assert child.poll() is None
         assert running.kill()
-        assert child.wait(10) == -signal.SIGKILL
+        assert child.wait(within(10)) == -signal.SIGKILL
     assert not running.kill()

@@ -11,6 +11,7 @@ import pytest
 
 from slurm_plugin.core.logs.daemon_log import JournalFormatter
 from slurm_plugin.core.process.systemd import inherited_listener, notify, writes_to_journal
+from tests.timing import within
 
 
 @pytest.mark.parametrize("abstract", [False, True])
@@ -18,7 +19,7 @@ def test_systemd_gets_each_message(tmp_path: Path, abstract: bool) -> None:
     name = f"@rad-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f"\0{name[1:]}" if abstract else name)
-        manager.settimeout(5)
+        manager.settimeout(within(5))
         notify("READY=1\nSTATUS=all is well", {"NOTIFY_SOCKET": name})
         assert manager.recv(100) == b"READY=1\nSTATUS=all is well"
 
@@ -43,12 +44,12 @@ for fd, one in zip((13, 14, 15), made): os.dup2(one.fileno(), fd)
 for one in made: one.close()
 for fd in (3, 4, 5): os.dup2(fd + 10, fd)
 env = dict(LISTEN_PID=str(os.getpid()), LISTEN_FDS="3", LISTEN_FDNAMES="x:y:z", HOME="/")
-ours = inherited_listener(paths[1], env)
-assert ours.getsockname() == str(paths[1]) and env == dict(HOME="/"), env
-assert not os.get_inheritable(ours.fileno()) and not os.get_inheritable(4)
+own = inherited_listener(paths[1], env)
+assert own.getsockname() == str(paths[1]) and env == dict(HOME="/"), env
+assert not os.get_inheritable(own.fileno()) and not os.get_inheritable(4)
 assert inherited_listener(paths[1], env) is None, "nothing is promised any longer"
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=within(60))
     assert done.returncode == 0, done.stderr
 
 

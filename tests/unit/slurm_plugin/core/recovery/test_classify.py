@@ -8,7 +8,7 @@ import pytest
 from slurm_plugin.core.config.load import GpuType, PartitionConfig
 from slurm_plugin.core.records.node import Allocation, Diagnosis, Outcome
 from slurm_plugin.core.records.submission import Booking
-from slurm_plugin.core.recovery.classify import Ending, as_held, classify, next_attempt, unsigned
+from slurm_plugin.core.recovery.classify import Ending, as_allocated, classify, next_attempt, unsigned
 from slurm_plugin.core.recovery.oom_patterns import load_patterns
 from slurm_plugin.core.units import GIB, MIB
 
@@ -154,7 +154,7 @@ def test_a_rerun_has_a_gpu_of_its_own_and_remembers_its_tries() -> None:
 
 def test_a_size_that_the_user_chose_buys_no_priority() -> None:
     """Found by a hostile user: `memory=1M`, hold 900 MiB, print the words, exit 1."""
-    stated = Booking(kind="shared", memory_bytes=GIB, estimate_bytes=MIB, basis="asked")
+    stated = Booking(kind="shared", memory_bytes=GIB, estimate_bytes=MIB, basis="requested")
     outcome = classify(
         replace(FAILED, peak_bytes=900 * MIB, limit_bytes=GIB), ["CUDA out of memory."], PATTERNS
     )
@@ -216,14 +216,14 @@ def test_a_cancelled_victim_is_cancelled_and_a_victim_that_ended_well_is_ok() ->
 
 
 @pytest.mark.parametrize("rerun", [True, False])
-def test_who_held_more_than_it_booked_buys_no_priority_with_it(rerun: bool) -> None:
-    diagnosis = Diagnosis(kind="overrun", rerun=rerun, detail="held 40 GiB of 10")
+def test_a_job_that_used_more_than_its_booking_gets_no_priority_for_it(rerun: bool) -> None:
+    diagnosis = Diagnosis(kind="overrun", rerun=rerun, detail="used 40 GiB of 10")
     outcome = classify(replace(FAILED, exit_status=9, diagnosis=diagnosis), ["CUDA out of memory."], PATTERNS)
     recovery = next_attempt(BOOKING, outcome, PARTITION)
     assert outcome.kind == "overrun" and (recovery is not None) == rerun
     assert recovery is None or (not recovery.boost_priority and recovery.booking.recoveries == 1)
     others = next_attempt(BOOKING, replace(outcome, peak_bytes=9 * GIB, corroborated=True), PARTITION)
-    assert others is None or not others.boost_priority, "whoever else was at fault too"
+    assert others is None or not others.boost_priority, "another job was at fault too"
 
 
 @pytest.mark.parametrize(
@@ -233,6 +233,9 @@ def test_who_held_more_than_it_booked_buys_no_priority_with_it(rerun: bool) -> N
         (BOOKING, Outcome(kind="host-oom"), PARTITION),
         (BOOKING, OOM, replace(PARTITION, recovery="off")),
         (replace(BOOKING, retry=False), OOM, PARTITION),
+        (replace(BOOKING, retry=False), Outcome(kind="victim"), PARTITION),
+        (replace(BOOKING, retry=False), Outcome(kind="overrun", rerun=True), PARTITION),
+        (BOOKING, Outcome(kind="victim"), replace(PARTITION, recovery="off")),
         (replace(BOOKING, recoveries=2), OOM, PARTITION),
         (replace(BOOKING, kind="whole", memory_bytes=None), OOM, PARTITION),
         (BOOKING, OOM, replace(PARTITION, max_recoveries=0)),
@@ -246,7 +249,10 @@ def test_escalation_shares_once_more_and_then_takes_the_gpu() -> None:
     escalate = replace(PARTITION, recovery="escalate")
     first = next_attempt(BOOKING, OOM, escalate)
     assert first is not None
-    assert (first.booking.kind, first.booking.memory_bytes) == ("shared", 17 * GIB)  # 10 booked + 2 asked + 5
+    assert (first.booking.kind, first.booking.memory_bytes) == (
+        "shared",
+        17 * GIB,
+    )  # 10 booked + 2 requested + 5
     second = next_attempt(first.booking, OOM, escalate)
     assert second is not None and (second.booking.kind, second.booking.recoveries) == ("whole", 2)
     assert next_attempt(second.booking, OOM, escalate) is None
@@ -278,21 +284,21 @@ def test_a_surprise_that_was_stopped_below_its_cap_books_the_cap() -> None:
     beyond = next_attempt(
         booking, replace(stopped, peak_bytes=15 * GIB), replace(PARTITION, recovery="escalate")
     )
-    assert beyond is not None and beyond.booking.kind == "whole", "nobody passes his cap but on purpose"
+    assert beyond is not None and beyond.booking.kind == "whole", "a job passes its limit only on purpose"
 
 
-def test_a_rerun_asks_for_what_was_seen_and_what_was_refused() -> None:
+def test_a_rerun_requests_what_was_seen_and_what_was_refused() -> None:
     booking = replace(BOOKING, cap_bytes=14 * GIB)
     surprised = replace(OOM, peak_bytes=13 * GIB)
     recovery = next_attempt(booking, surprised, replace(PARTITION, recovery="escalate"))
-    assert recovery is not None and recovery.booking.memory_bytes == 20 * GIB  # 13 seen + 2 asked + 5
+    assert recovery is not None and recovery.booking.memory_bytes == 20 * GIB  # 13 seen + 2 requested + 5
     unseen = next_attempt(booking, replace(OOM, peak_bytes=None), replace(PARTITION, recovery="escalate"))
     assert BOOKING.memory_bytes is not None and unseen is not None
     assert unseen.booking.memory_bytes == BOOKING.memory_bytes + 7 * GIB, "without a monitor: what it booked"
     untold = replace(OOM, attempted_bytes=None, peak_bytes=10 * GIB)
     whole = next_attempt(booking, untold, replace(PARTITION, recovery="escalate"))
     assert whole is not None and whole.booking.kind == "whole", (
-        "it was refused what nobody knows, below its cap"
+        "it was refused an unknown size, below its limit"
     )
 
 
@@ -307,14 +313,16 @@ def test_what_cuda_itself_refused_near_the_limit_is_taken_to_be_small() -> None:
     unlimited = next_attempt(
         replace(BOOKING, memory_bytes=None), untold, replace(PARTITION, recovery="escalate")
     )
-    assert unlimited is not None and unlimited.booking.kind == "whole", "nobody knows how near it was to what"
+    assert unlimited is not None and unlimited.booking.kind == "whole", (
+        "it is not known how near it was to which limit"
+    )
 
 
 @pytest.mark.parametrize("recovers", ["exclusive", "escalate"])
 def test_a_whole_gpu_that_was_too_small_is_followed_by_a_larger_one_where_there_is_one(
     recovers: Literal["exclusive", "escalate"],
 ) -> None:
-    """Who had a GPU of his own keeps one: a part of a larger one would have neighbours."""
+    """A whole-GPU job keeps a whole GPU: a part of a larger one would have neighbours."""
     sizes = {"a100": GpuType(shards_per_gpu=39), "h200": GpuType(shards_per_gpu=138)}
     mixed = PartitionConfig(collocate=True, gpus=sizes, recovery=recovers)
     whole = Booking(kind="whole")
@@ -333,9 +341,9 @@ def test_a_whole_gpu_that_was_too_small_is_followed_by_a_larger_one_where_there_
     ("kind", "size", "cap"),
     [("whole", None, None), ("shared", 4 * GIB, 9 * GIB)],
 )
-def test_what_a_job_held_counts_and_not_what_was_signed(kind: str, size: int | None, cap: int | None) -> None:
+def test_what_a_job_used_counts_and_not_what_was_signed(kind: str, size: int | None, cap: int | None) -> None:
     signed = Booking(kind="shared", memory_bytes=30 * GIB, cap_bytes=31 * GIB, recoveries=1)
-    held = Allocation(
+    allocation = Allocation(
         job_id=1,
         user_id=1000,
         kind=kind,  # type: ignore[arg-type]
@@ -345,8 +353,8 @@ def test_what_a_job_held_counts_and_not_what_was_signed(kind: str, size: int | N
         cap_bytes=9 * GIB,
         created_s=0.0,
     )
-    assert as_held(signed, held) == replace(signed, kind=kind, memory_bytes=size, cap_bytes=cap)  # type: ignore[arg-type]
-    assert as_held(signed, None) == signed
+    assert as_allocated(signed, allocation) == replace(signed, kind=kind, memory_bytes=size, cap_bytes=cap)  # type: ignore[arg-type]
+    assert as_allocated(signed, None) == signed
 
 
 def test_a_job_that_ended_with_its_server_is_not_said_to_be_anothers_victim() -> None:
@@ -371,7 +379,7 @@ def test_a_job_that_ended_with_its_server_is_not_said_to_be_anothers_victim() ->
 def test_a_job_without_a_booking_runs_again_where_our_guard_or_a_neighbour_ended_it(
     outcome: Outcome, again: str | None
 ) -> None:
-    held = Allocation(
+    allocation = Allocation(
         job_id=1,
         user_id=1000,
         kind="shared",
@@ -380,11 +388,11 @@ def test_a_job_without_a_booking_runs_again_where_our_guard_or_a_neighbour_ended
         booked_bytes=4 * GIB,
         created_s=0.0,
     )
-    booking = unsigned(held, outcome)
+    booking = unsigned(allocation, outcome)
     recovery = booking and next_attempt(booking, outcome, replace(PARTITION, recovery="exclusive"))
     assert (recovery and recovery.booking.kind) == again
     assert recovery is None or ("(job 8)" in recovery.reason) == (outcome.culprit == 8)
-    assert unsigned(replace(held, managed=False), outcome) is None
+    assert unsigned(replace(allocation, managed=False), outcome) is None
     assert unsigned(None, outcome) is None
 
 
@@ -396,7 +404,7 @@ ENDED_BY_SLURM = "{} error: *** JOB 7 ON n0 CANCELLED AT 2026-11-22T22:46:41{} *
 )  # the last: 26.05
 @pytest.mark.parametrize("status", [0, 256])
 @pytest.mark.parametrize("why", ["", " DUE TO PREEMPTION", " DUE TO TIME LIMIT", " DUE TO JOB REQUEUE"])
-def test_who_is_ended_by_others_did_not_run_out_of_memory_whatever_his_trap_says(
+def test_a_job_ended_by_others_did_not_run_out_of_memory_whatever_its_trap_says(
     status: int, why: str, speaker: str
 ) -> None:
     ending = replace(FAILED, exit_status=status, job_id=7)
@@ -410,6 +418,6 @@ def test_a_step_that_slurm_ends_because_a_task_ran_out_of_memory_is_no_cancelled
     assert classify(replace(FAILED, job_id=7), tails, PATTERNS).kind == "gpu-oom"
 
 
-def test_who_was_requeued_by_others_is_not_requeued_by_us() -> None:
+def test_a_job_requeued_by_others_is_not_requeued_by_rad() -> None:
     again = classify(replace(FAILED, requeued=True), ["CUDA out of memory."], PATTERNS)
     assert again.kind == "cancelled" and next_attempt(BOOKING, again, PARTITION) is None

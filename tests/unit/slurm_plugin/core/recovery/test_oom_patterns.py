@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from pathlib import Path
@@ -115,16 +116,16 @@ def log_in(folder: Path) -> HookLog:
 
 def test_a_site_adds_patterns_of_its_own(tmp_path: Path) -> None:
     own = tmp_path / "oom_patterns.toml"
-    own.write_text('[[pattern]]\nname = "ours"\nkind = "gpu"\nregex = "card is full: (?P<attempted>.*)$"\n')
-    outcome = shown_by(FAILED, ["card is full: 3 GiB\nlater"], own, log_in(tmp_path))
-    assert (outcome.pattern, outcome.attempted_bytes) == ("ours", 3 * GIB)
-    own.write_text('[[pattern]]\nname = "ours"\nkind = "gpu"\nwords = ["card is", "full"]\n')
-    assert shown_by(FAILED, ["card is quite full"], own, log_in(tmp_path)).pattern == "ours"
+    own.write_text('[[pattern]]\nname = "own"\nkind = "gpu"\nregex = "device is full: (?P<attempted>.*)$"\n')
+    outcome = shown_by(FAILED, ["device is full: 3 GiB\nlater"], own, log_in(tmp_path))
+    assert (outcome.pattern, outcome.attempted_bytes) == ("own", 3 * GIB)
+    own.write_text('[[pattern]]\nname = "own"\nkind = "gpu"\nwords = ["device is", "full"]\n')
+    assert shown_by(FAILED, ["device is quite full"], own, log_in(tmp_path)).pattern == "own"
 
 
 def test_a_sites_expression_that_never_ends_costs_half_a_second_and_no_recovery(tmp_path: Path) -> None:
     own = tmp_path / "oom_patterns.toml"
-    own.write_text('[[pattern]]\nname = "ours"\nkind = "gpu"\nregex = "(a+)+b"\n')
+    own.write_text('[[pattern]]\nname = "own"\nkind = "gpu"\nregex = "(a+)+b"\n')
     start_s = time.monotonic()
     outcome = shown_by(FAILED, ["a" * 4000 + "\nCUDA out of memory."], own, log_in(tmp_path))
     assert time.monotonic() - start_s < OWN_PATTERNS_S + within(2)
@@ -152,3 +153,13 @@ def test_wrong_patterns_name_their_file_and_the_shipped_ones_stay(tmp_path: Path
         load_patterns((own,))
     assert shown_by(FAILED, ["CUDA out of memory."], own, log_in(tmp_path)).kind == "gpu-oom"
     assert "oom.toml" in (tmp_path / "epilog.log").read_text()
+
+
+def test_patterns_that_are_no_toml_or_no_file_are_named_at_once(tmp_path: Path) -> None:
+    own = tmp_path / "oom.toml"
+    own.write_text("[[pattern]]\nname = x\n")
+    with pytest.raises(ConfigError, match=r"oom\.toml:2: not TOML: "):
+        load_patterns((own,))
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(ConfigError, match="not a regular file"):
+        load_patterns((tmp_path / "fifo",))

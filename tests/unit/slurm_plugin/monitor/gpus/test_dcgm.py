@@ -66,6 +66,6 @@ def test_without_dcgm_utilisation_stays_and_is_flagged():
     assert reading.smact_source == "nvml-utilisation"
 
 
-def test_where_dcgm_alone_is_asked_for_its_absence_is_said():
+def test_where_dcgm_alone_is_configured_its_absence_is_reported():
     with pytest.raises(DeviceError, match="systemctl start nvidia-dcgm"):
         DcgmTelemetry(nvml(FakeGpu()), dcgmi="/nowhere/dcgmi", only=True).read()

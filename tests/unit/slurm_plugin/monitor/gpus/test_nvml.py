@@ -160,10 +160,6 @@ def test_names_may_be_bytes():
     assert read_one(FakeGpu(name=b"NVIDIA A100")).name == "NVIDIA A100"
 
 
-def test_driver_version():
-    assert NvmlTelemetry(FakeNvml(), clock=FakeClock()).driver_version() == "580.159.04"
-
-
 def test_the_real_binding_without_a_driver():
     with pytest.raises(DeviceError):
         NvmlTelemetry().read()

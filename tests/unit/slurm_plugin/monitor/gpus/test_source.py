@@ -28,7 +28,7 @@ def test_simulated_gpus_that_hang_are_given_up_in_time_as_real_ones_are(tmp_path
 
 
 @pytest.mark.parametrize(("source", "reported"), [("auto", "nvml-gpm"), ("nvml", "nvml-gpm"), ("dcgm", None)])
-def test_dcgm_is_missed_only_where_it_alone_is_asked_for(
+def test_dcgm_is_missed_only_where_it_alone_is_configured(
     monkeypatch: pytest.MonkeyPatch, source: Literal["auto", "nvml", "dcgm"], reported: str | None
 ) -> None:
     def no_dcgm(argv: Sequence[str], *, timeout_s: float) -> str:

@@ -60,7 +60,7 @@ def test_the_longest_line_is_read_and_a_byte_more_is_refused() -> None:
         read_after(longest(REQUEST_LIMIT + 1))
 
 
-def test_no_more_than_the_longest_line_is_held_of_a_peer_that_goes_on() -> None:
+def test_no_more_than_the_longest_line_is_kept_of_a_peer_that_goes_on() -> None:
     here, there = socket.socketpair()
     taken = 0
 
@@ -86,7 +86,7 @@ def test_no_more_than_the_longest_line_is_held_of_a_peer_that_goes_on() -> None:
 
 
 @pytest.mark.parametrize("data", [b"{}\n{}\n", b"{}\n{", b"\n\n"])
-def test_one_connection_asks_one_thing(data: bytes) -> None:
+def test_one_connection_makes_one_request(data: bytes) -> None:
     with pytest.raises(WireError, match="more than one line"):
         read_after(data)
 

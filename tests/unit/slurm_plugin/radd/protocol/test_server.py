@@ -14,8 +14,9 @@ from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.errors import ConfigError, RadError, WireError
 from slurm_plugin.radd.protocol.lines import REQUEST_LIMIT
 from slurm_plugin.radd.protocol.server import THREADS, Server
+from tests.timing import within
 
-PATIENCE_S = 5.0
+PATIENCE_S = within(5.0)
 ME = frozenset({os.getuid()})
 
 
@@ -57,7 +58,7 @@ def test_a_slow_log_delays_no_answer(path: Path) -> None:
             assert json.loads(connection.recv(65536)) == {"echo": {"op": "x"}}
             assert not heard, "the disk is still at it"
             disk.set()
-            assert not connection.recv(1), "closed once all is told"
+            assert not connection.recv(1), "closed once all is sent"
         assert heard == [({"op": "x"}, {"echo": {"op": "x"}})]
         assert b"error" in ask(path, b'{"op":"refuse"}\n') and len(heard) == 1
     finally:
@@ -141,7 +142,7 @@ def test_a_folder_that_is_not_its_own_is_no_bug(path: Path, monkeypatch: pytest.
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(socket, "socket", refuse)  # root, who may run this, may write anywhere
+    monkeypatch.setattr(socket, "socket", refuse)  # root, which may run this, may write anywhere
     with pytest.raises(
         ConfigError, match=r"Permission denied; start it by systemctl, or as root: install -d -o \d+ /"
     ):

@@ -1,4 +1,4 @@
-"""radd raises who was put back to where he was, and takes it back when he starts."""
+"""radd restores a requeued job's queue position, and takes the boost back when the job starts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Deaf(FakeSlurm):
 
 
 class Site:
-    """A Slurm with one job that was put back, and radd's two threads' worth of work on it."""
+    """A Slurm with one requeued job, and radd's two threads' worth of work on it."""
 
     def __init__(self, folder: Path, *, keep_queue_position: bool = True, **config: str) -> None:
         self.clock = FakeClock()
@@ -81,7 +81,7 @@ class Site:
         self.slurm.views[7] = replace(self.slurm.views[7], nice=value, **more)  # type: ignore[arg-type]
 
     def look(self) -> list[int]:
-        """Return the nice values that Slurm is asked to set in one round."""
+        """Return the nice values that Slurm is to set in one round."""
         begin = len(self.slurm.reported)
         self.booster.collect()
         self.keeper.keep()
@@ -95,7 +95,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_who_is_requeued_is_raised_until_he_starts(site: Site) -> None:
+def test_a_requeued_job_is_boosted_until_it_starts(site: Site) -> None:
     site.releaser.hear(7, NOTE)
     assert site.look() == [-3], "priority 98 without its nice value of 5, as it had"
     site.nice(-3)
@@ -119,8 +119,8 @@ def test_a_priority_that_a_user_set_by_hand_stays(site: Site) -> None:
     assert not site.keeper.busy
 
 
-def test_who_started_between_two_looks_is_not_taken_for_one_of_an_admins(site: Site) -> None:
-    """Slurm shows who is put back a second time with the nice value that he was lent, and a priority again."""
+def test_a_job_started_between_two_samples_is_not_taken_for_one_of_an_admins(site: Site) -> None:
+    """Slurm shows a job that is requeued a second time with its boosted nice value, and a priority again."""
     site.releaser.hear(7, NOTE)
     assert site.look() == [-3]
     site.nice(-3, state="RUNNING", reason="Prolog")
@@ -170,7 +170,7 @@ def test_what_another_user_sets_stays(site: Site) -> None:
 
 
 def test_a_boost_for_another_reason_is_kept_apart(site: Site) -> None:
-    """It is lent, put back, raised, and started: what it had at first comes back."""
+    """It is boosted, requeued, raised, and started: what it had at first comes back."""
     assert site.booster.boost(VIEW, BoostCause(fault="victim")) == -995
     site.nice(-995)
     site.slurm.places[7] = replace(site.slurm.places[7], restarts=2)
@@ -203,7 +203,7 @@ def test_no_job_is_raised_where_that_is_off(
     assert site.look() == []
 
 
-def test_who_is_held_waits_and_who_ran_since_is_forgotten(site: Site) -> None:
+def test_a_held_job_waits_and_one_that_ran_since_is_forgotten(site: Site) -> None:
     site.releaser.hear(7, NOTE)
     site.slurm.places[7] = replace(WAITS, priority=0)
     assert site.look() == [] and site.keeper.busy

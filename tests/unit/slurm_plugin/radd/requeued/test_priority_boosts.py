@@ -9,6 +9,7 @@ from fakes import KEY, FakeClock, FakeSlurm
 from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.config.load import Config, PartitionConfig, parse_config
 from slurm_plugin.radd.requeued.boost_records import DAY_S, BoostCause, BoostRecord, is_due, record_for
+from slurm_plugin.radd.requeued.position_keeper import PositionKeeper
 from slurm_plugin.radd.requeued.priority_boosts import PriorityBooster
 from slurm_plugin.radd.requeued.release import Releaser
 from slurm_plugin.slurm.control import JobChange, JobView
@@ -27,6 +28,10 @@ BOOST = BoostRecord(
 def config() -> Config:
     partition = {"collocate": True, "shards_per_gpu": 40, "recovery_boost": 1000}
     return parse_config({"partition": {"gpu": partition}}, origin="rad.toml")
+
+
+def releaser(slurm: FakeSlurm, clock: FakeClock, made: PriorityBooster) -> Releaser:
+    return Releaser(slurm, clock, made, PositionKeeper(slurm, clock, made, config), key=lambda: KEY)
 
 
 def booster(folder: Path, slurm: FakeSlurm, clock: FakeClock | None = None) -> PriorityBooster:
@@ -69,11 +74,11 @@ def booster(folder: Path, slurm: FakeSlurm, clock: FakeClock | None = None) -> P
         "the same model twice",
         "too often",
         "a victim too often",
-        "others' loans",
-        "yesterday's loans",
+        "others' boosts",
+        "yesterday's boosts",
         "it has one",
         "it had one",
-        "nobody knows its model, nor that of a victim",
+        "its model is not known, nor that of a victim",
     ],
 )
 def test_what_a_rerun_is_lent(
@@ -154,7 +159,9 @@ def test_what_a_user_holds_is_not_released_by_a_change_of_its_nice_value(tmp_pat
     slurm = FakeSlurm(WAITING)
     made = booster(tmp_path, slurm)
     made.boost(WAITING, RADS)
-    assert made.boost(replace(WAITING, priority=0), RADS) is None, "Slurm had not answered when it was told"
+    assert made.boost(replace(WAITING, priority=0), RADS) is None, (
+        "Slurm had not answered when it was informed"
+    )
     slurm.views[7] = replace(WAITING, nice=-900, restarts=2, priority=0)
     made.collect()
     assert made.outstanding and slurm.reported == []
@@ -177,7 +184,7 @@ def test_a_rerun_that_the_prolog_requeues_is_heard_of(tmp_path: Path) -> None:
     slurm = FakeSlurm(WAITING)
     made = booster(tmp_path, slurm)
     made.boost(WAITING, RADS)
-    Releaser(slurm, FakeClock(), made, key=lambda: KEY).hear(7, Note(event="requeued", start_in_s=15))
+    releaser(slurm, FakeClock(), made).hear(7, Note(event="requeued", start_in_s=15))
     slurm.views[7] = replace(WAITING, nice=-900, restarts=2)
     made.collect()
     assert made.outstanding and slurm.reported == []
@@ -210,7 +217,7 @@ def test_what_cannot_be_written_down_is_not_lent(tmp_path: Path) -> None:
 
 def test_an_errand_gives_with_the_start_time_and_again_after_a_refusal(tmp_path: Path) -> None:
     slurm, clock = FakeSlurm(WAITING), FakeClock()
-    worker = Releaser(slurm, clock, booster(tmp_path, slurm, clock), key=lambda: KEY)
+    worker = releaser(slurm, clock, booster(tmp_path, slurm, clock))
     worker.hear(7, Note(event="recovered", start_in_s=0, fault="estimate"), profile_key="ab12")
     tell, slurm.update = slurm.update, refuse_once(slurm)  # type: ignore[method-assign]
     worker.run_errands()
@@ -230,7 +237,7 @@ def refuse_once(slurm: FakeSlurm) -> object:
 
 def test_a_recovery_that_is_the_users_own_fault_is_lent_nothing(tmp_path: Path) -> None:
     slurm, clock = FakeSlurm(WAITING), FakeClock()
-    worker = Releaser(slurm, clock, booster(tmp_path, slurm, clock), key=lambda: KEY)
+    worker = releaser(slurm, clock, booster(tmp_path, slurm, clock))
     worker.hear(7, Note(event="recovered", start_in_s=0))
     worker.run_errands()
     assert slurm.reported == [(7, JobChange(start_now=True))]
@@ -254,7 +261,7 @@ def test_a_victim_is_no_reason_to_refuse_its_model_a_boost_later() -> None:
 def test_nothing_is_lent_where_users_move_priority_between_their_jobs(
     tmp_path: Path, parameters: str, boosted: bool
 ) -> None:
-    """`scontrol top` of another job of his swaps both jobs' nice values (seen on 22.05.8), and he keeps the boost."""
+    """`scontrol top` of another job of the user swaps both jobs' nice values (seen on 22.05.8); the boost stays."""
     slurm = FakeSlurm(WAITING, SchedulerParameters=parameters)
     made = booster(tmp_path, slurm)
     assert (made.boost(WAITING, RADS) is not None) == boosted == made.outstanding

@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fakes import KEY, FakeClock, FakeSlurm, signed
+from fakes import KEY, FakeClock, FakeSlurm, no_boosts, signed
 
 from epilog.wake import wake
 from slurm_plugin.core.clock import Deadline, SystemClock
 from slurm_plugin.core.comments.admin_comment import Note, read_note
-from slurm_plugin.core.ledger.requeued_jobs import Waiting
+from slurm_plugin.core.ledger.requeued_jobs import RequeuedJob
 from slurm_plugin.core.process.background import in_background
 from slurm_plugin.radd.requeued import release
 from slurm_plugin.radd.requeued.release import MOST_SCANNED, PATIENCE_S, YOUNG_S, Releaser
@@ -24,7 +24,8 @@ def job(state: str, job_id: int = 7, **more: object) -> JobView:
 
 
 def releaser(slurm: FakeSlurm, clock: FakeClock | None = None) -> Releaser:
-    return Releaser(slurm, clock or FakeClock(), key=lambda: KEY)
+    clock = clock or FakeClock()
+    return Releaser(slurm, clock, *no_boosts(slurm, clock), key=lambda: KEY)
 
 
 def test_the_delay_is_cleared_once_the_job_is_pending() -> None:
@@ -39,7 +40,7 @@ def test_the_delay_is_cleared_once_the_job_is_pending() -> None:
     assert slurm.reported == [(7, JobChange(start_now=True))]
 
 
-def test_a_site_that_preempts_thousands_is_not_asked_about_each() -> None:
+def test_a_site_that_preempts_thousands_is_not_queried_about_each() -> None:
     preempted = [job("PENDING", number, restarts=1, reason="Priority") for number in range(1000, 3000)]
     waits = job(
         "PENDING", 7, restarts=1, reason="BeginTime", start_time_s=0.0, admin_comment=signed(RECOVERED)
@@ -47,7 +48,7 @@ def test_a_site_that_preempts_thousands_is_not_asked_about_each() -> None:
     slurm = FakeSlurm(*preempted, waits)
     worker = releaser(slurm)
     worker.scan()
-    assert slurm.asked <= MOST_SCANNED + 1
+    assert slurm.queries <= MOST_SCANNED + 1
     worker.run_errands()
     assert slurm.reported == [(7, JobChange(start_now=True))]
 
@@ -66,7 +67,13 @@ def test_a_job_that_is_woken_before_it_is_pending_again_does_not_wait_as_long_as
     worker = releaser(slurm)
     worker.hear(7, Note(event="requeued", start_in_s=80))
     worker.run_errands()
-    wake([Waiting(job_id=7, earliest_s=0.0, restart=0)], Path("/nonexistent"), slurm, FakeClock(1.0), key=KEY)
+    wake(
+        [RequeuedJob(job_id=7, earliest_s=0.0, restart=0)],
+        Path("/nonexistent"),
+        slurm,
+        FakeClock(1.0),
+        key=KEY,
+    )
     _, change = slurm.reported.pop()
     worker.hear(7, read_note(change.admin_comment or "") or pytest.fail("radd hears of no wake"))
     slurm.views[7] = job("PENDING")
@@ -84,7 +91,7 @@ def test_other_notes_are_no_errand(note: Note) -> None:
     assert slurm.reported == []
 
 
-def test_slurm_is_asked_again_until_it_answers() -> None:
+def test_slurm_is_queried_again_until_it_answers() -> None:
     slurm = FakeSlurm(job("PENDING"))
     slurm.failing = 3
     worker = releaser(slurm)
@@ -104,7 +111,7 @@ def test_an_errand_ends_with_its_job_and_with_its_time() -> None:
     worker.run_errands()
     slurm.views[2] = job("PENDING", 2)
     worker.run_errands()
-    assert slurm.reported == [], "a job that went on running is requeued by somebody else"
+    assert slurm.reported == [], "a job that went on running is requeued by another program"
     clock.sleep(PATIENCE_S)
     worker.run_errands()
     slurm.views[1] = job("PENDING", 1)
@@ -211,12 +218,12 @@ def test_what_is_heard_while_an_errand_is_run_is_the_next_errand() -> None:
 
 def test_a_bug_over_one_job_costs_no_other_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
     slurm = FakeSlurm(job("PENDING"), job("PENDING", 8))
-    asked = slurm.job
+    view_of = slurm.job
 
     def trips_over_the_first(job_id: int) -> JobView | None:
         if job_id == 7:
             raise ZeroDivisionError("a bug")
-        return asked(job_id)
+        return view_of(job_id)
 
     monkeypatch.setattr(slurm, "job", trips_over_the_first)
     worker = releaser(slurm)
@@ -239,7 +246,7 @@ def test_a_bug_over_what_an_older_radd_left_keeps_no_errand_from_being_run(
 
     monkeypatch.setattr(slurm, "jobs", trips)
     monkeypatch.setattr(release, "in_background", partial(in_background, pause_s=0.0))
-    worker = Releaser(slurm, clock, key=lambda: KEY)
+    worker = Releaser(slurm, clock, *no_boosts(slurm, clock), key=lambda: KEY)
     worker.hear(7, RECOVERED)
     worker.start()
     deadline = Deadline(clock, 5.0)
@@ -254,7 +261,7 @@ def test_what_an_older_radd_left_is_looked_for_until_slurm_answers(monkeypatch: 
     slurm = FakeSlurm(job("PENDING", restarts=1, reason="BeginTime", admin_comment=signed(RECOVERED)))
     slurm.failing = 2
     clock = SystemClock()
-    worker = Releaser(slurm, clock, key=lambda: KEY)
+    worker = Releaser(slurm, clock, *no_boosts(slurm, clock), key=lambda: KEY)
     worker.start()
     deadline = Deadline(clock, 10.0)
     while not slurm.reported and not deadline.passed():

@@ -42,6 +42,8 @@ def test_a_job_whose_partition_is_chosen_later_is_left_as_it_is(
 ) -> None:
     """It would start in any partition, with shards of this one: unplaced and without a limit."""
     made = submission(tmp_path, f"JobSubmitPlugins={plugins}")
-    asks = {"v": 1, "op": "submit", "user_id": 1000, "gres": "gres:gpu:1"}
-    assert ("gres" in made.answer(made.parsed(asks))["set"]) is becomes_shards
-    assert "gres" in made.answer(made.parsed({**asks, "partition": "gpu"}))["set"], "it says where it starts"
+    request = {"v": 1, "op": "submit", "user_id": 1000, "gres": "gres:gpu:1"}
+    assert ("gres" in made.answer(made.parsed(request))["set"]) is becomes_shards
+    assert "gres" in made.answer(made.parsed({**request, "partition": "gpu"}))["set"], (
+        "it says where it starts"
+    )

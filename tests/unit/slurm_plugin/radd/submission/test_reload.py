@@ -11,8 +11,9 @@ from fakes import FakeClock, FakeSlurm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_plugin.core.errors import ConfigError
+from slurm_plugin.core.errors import ConfigError, SlurmError
 from slurm_plugin.radd.submission.reload import Reloader
+from slurm_plugin.slurm.versions import OLDEST
 
 RAD_TOML = """
 mode = "{mode}"
@@ -49,7 +50,9 @@ def reloads(made: Reloader) -> bool:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(MODES), st.sampled_from(["", 'estimator = "theirs"'])), max_size=5))
+@given(
+    st.lists(st.tuples(st.sampled_from(MODES), st.sampled_from(["", 'estimator = "unknown"'])), max_size=5)
+)
 def test_a_wrong_file_changes_nothing(changes: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         made = Reloader(write(Path(folder)), FakeSlurm(), FakeClock())
@@ -80,6 +83,44 @@ def test_the_shim_reads_a_new_mode_and_that_radd_still_runs(tmp_path: Path) -> N
     clock.sleep(300)
     made.look()
     assert json.loads(path.read_text())["until_s"] > first["until_s"]
+
+
+class UpgradedSlurm(FakeSlurm):
+    """Slurm whose commands and slurmctld are upgraded one after the other."""
+
+    installed, running = (22, 5, 8), "22.05.8"
+
+    def version(self) -> tuple[int, int, int]:
+        return self.installed
+
+    def config(self) -> dict[str, str]:
+        if not self.running:
+            raise SlurmError("slurm_load_ctl_conf error: Protocol authentication error")
+        return {"SLURM_VERSION": self.running}
+
+
+def test_an_upgraded_slurm_counts_once_its_slurmctld_runs(tmp_path: Path) -> None:
+    slurm = UpgradedSlurm()
+    made = Reloader(write(tmp_path), slurm, FakeClock())
+    made.look()
+    assert made.submission.whole_as_gpu == {"gpu": False}
+    slurm.installed = (24, 11, 5)
+    for slurm.running in ("22.05.8", "", "24.11.5"):
+        assert made.version == (22, 5, 8)
+        made.look()
+    assert made.version == (24, 11, 5)
+    assert made.submission.whole_as_gpu == {"gpu": True}
+    fallback = json.loads((tmp_path / "radd" / "fallback.json").read_text())
+    assert fallback["partitions"] == {}, "the shim leaves whole GPUs as they are, too"
+
+
+def test_a_version_that_was_not_known_at_the_start_is_learned(tmp_path: Path) -> None:
+    slurm = UpgradedSlurm()
+    slurm.installed, slurm.running = OLDEST, ""
+    made = Reloader(write(tmp_path), slurm, FakeClock())
+    slurm.installed, slurm.running = (26, 5, 5), "26.05.5"
+    made.look()
+    assert made.version == (26, 5, 5)
 
 
 def test_radd_does_not_start_without_a_key(tmp_path: Path) -> None:

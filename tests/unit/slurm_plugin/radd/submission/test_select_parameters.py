@@ -51,7 +51,7 @@ def test_a_new_word_counts_once_slurmctld_was_started_with_it(tmp_path: Path) ->
     site = Site(tmp_path, PLAIN)
     assert site.max_shard_gpus == 0
     site.write(SPREADS)
-    assert site.max_shard_gpus == 0, "slurmctld would refuse a job of two GPUs that asks for shards"
+    assert site.max_shard_gpus == 0, "slurmctld would refuse a job of two GPUs that requests shards"
     site.restart()
     assert site.max_shard_gpus == 2
 
@@ -61,6 +61,24 @@ def test_a_word_that_was_taken_out_counts_no_more(tmp_path: Path) -> None:
     assert site.max_shard_gpus == 2
     site.write(PLAIN)
     assert site.max_shard_gpus == 0
+
+
+def test_a_file_that_slurm_conf_includes_counts_from_its_change_on(tmp_path: Path) -> None:
+    site, included = Site(tmp_path, PLAIN), tmp_path / "partitions.conf"
+    site.conf.write_text(site.conf.read_text() + "Include partitions.conf\n")
+
+    def seen() -> list[bool]:
+        return [site.seen.look(site.config) for _ in range(2)]
+
+    assert seen() == [True, False]
+    for at, text in enumerate(("", "PartitionName=a\n", "PartitionName=a DefMemPerGPU=1\n")):
+        included.write_text(text)
+        os.utime(included, (at, at))
+        assert seen() == [True, False], text
+    included.unlink()
+    assert seen() == [True, False]
+    site.conf.unlink()
+    assert seen() == [True, False]
 
 
 def test_while_slurmctld_is_silent_the_file_counts(tmp_path: Path) -> None:
@@ -74,20 +92,20 @@ def test_while_slurmctld_is_silent_the_file_counts(tmp_path: Path) -> None:
     assert not site.seen.look(site.config)
 
 
-def test_who_does_not_use_the_word_asks_slurmctld_nothing(tmp_path: Path) -> None:
+def test_a_site_without_the_setting_sends_slurmctld_no_query(tmp_path: Path) -> None:
     site = Site(tmp_path, PLAIN)
-    Silent.asked, site.seen._slurm = 0, Silent()
+    Silent.queries, site.seen._slurm = 0, Silent()
     assert [site.seen.look(site.config) for _ in range(3)] == [True, False, False]
-    assert Silent.asked == 0
+    assert Silent.queries == 0
 
 
 class Silent(FakeSlurm):
     """A slurmctld that does not answer."""
 
-    asked = 0
+    queries = 0
 
     def config(self) -> dict[str, str]:
-        type(self).asked += 1
+        type(self).queries += 1
         raise SlurmError("no answer")
 
 

@@ -1,4 +1,4 @@
-"""Who may lack shards after a takeover: Slurm before 23.11 with a standby, at first and while its nodes show none."""
+"""Which controller may lack shards after a takeover: before 23.11 with a standby, and while its nodes show none."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_jobs_keep_their_gpu_until_a_node_shows_shards(tmp_path: Path) -> None:
     assert standby.look(config) and standby.may_lack_shards()
     assert not standby.look(config), "nothing new"
     slurm.each = None
-    assert not standby.look(config) and standby.may_lack_shards(), "nobody is in charge"
+    assert not standby.look(config) and standby.may_lack_shards(), "no slurmctld is in charge"
     slurm.each = ("gpu:4,shard:0", "gpu:4,shard:160")
     assert standby.look(config) and not standby.may_lack_shards()
 

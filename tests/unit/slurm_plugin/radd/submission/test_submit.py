@@ -18,7 +18,7 @@ from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
 from slurm_plugin.estimate import Estimator
-from slurm_plugin.radd.history.peaks import Peaks, run_from_note
+from slurm_plugin.radd.history.peaks import PeakHistory, run_from_note
 from slurm_plugin.radd.submission.prepare import prepared
 from slurm_plugin.radd.submission.submit import Submission
 
@@ -94,17 +94,17 @@ def test_a_comment_stands_in_place_of_the_script() -> None:
 
 
 def test_a_job_in_a_reservation_of_gpus_shares_where_slurm_starts_shards_there() -> None:
-    asked = {"comment": "rad:memory=4G", "reserves_parts": True}
-    assert answer(**asked)["set"]["gres"] == "shard:4"
-    kept = answer(replace(submission(), reserves_shards=False), **asked)
+    fields = {"comment": "rad:memory=4G", "reserves_parts": True}
+    assert answer(**fields)["set"]["gres"] == "shard:4"
+    kept = answer(replace(submission(), reserves_shards=False), **fields)
     assert "gres" not in kept["set"] and "gets a whole GPU" in kept["say"][0]
 
 
 @pytest.mark.parametrize("said", ["rad:memory=4G", "rad:policy=exclusive"])
-def test_a_slurmctld_that_knows_of_no_shards_yet_is_asked_for_none(said: str) -> None:
-    asked = {"comment": said, "new_controller": True}
-    assert answer(**asked)["set"]["gres"].startswith("shard:")
-    kept = answer(replace(submission(), forgets_shards=True), **asked)
+def test_a_slurmctld_that_knows_of_no_shards_yet_gets_no_request_for_them(said: str) -> None:
+    fields = {"comment": said, "new_controller": True}
+    assert answer(**fields)["set"]["gres"].startswith("shard:")
+    kept = answer(replace(submission(), forgets_shards=True), **fields)
     assert "gres" not in kept["set"] and "has no shards yet" in kept["say"][0]
     later = answer(replace(submission(), forgets_shards=True), comment=said)
     assert later["set"]["gres"].startswith("shard:")
@@ -117,8 +117,54 @@ def test_rad_lines_behind_what_is_read_are_said_to_be_so() -> None:
     assert not answer(partition="plain", script_goes_on=True)["say"]
 
 
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        (
+            {"script": "#!/bin/sh\n#RAD memory=7G\n"},
+            "RAD: partition plain is not managed; #RAD lines have no effect",
+        ),
+        (
+            {"script": "#!/bin/sh\n#RAD memry=7G\n"},
+            "RAD: partition plain is not managed; #RAD lines have no effect",
+        ),
+        (
+            {"script": "#!/bin/sh\n#RAD model=m.txt\n"},
+            "RAD: partition plain is not managed; #RAD lines have no",
+        ),
+        ({"comment": "rad:memory=7G"}, "RAD: partition plain is not managed; #RAD lines have no effect"),
+        (
+            {"comment": "rad:memory=7G", "partition": "plain,cpu"},
+            "RAD: partitions plain,cpu are not managed;",
+        ),
+        (
+            {"comment": "rad:memory=7G", "partition": "gpu,plain"},
+            "RAD: the partitions gpu,plain treat #RAD diff",
+        ),
+        ({"comment": "my words"}, None),
+        ({"script": "#!/bin/sh\n# a radical change\n"}, None),
+        ({}, None),
+    ],
+)
+def test_directives_in_an_unmanaged_partition_are_said_to_have_no_effect(
+    said: dict[str, str], line: str | None
+) -> None:
+    reply = answer(**{"partition": "plain", **said})
+    assert reply["set"] == {}
+    assert [text[: len(line or "")] for text in reply["say"]] == ([] if line is None else [line])
+    quiet = submission()
+    observing = replace(quiet, config=replace(quiet.config, mode="observe"))
+    assert answer(observing, **{"partition": "plain", **said})["say"] == []
+
+
+def test_a_default_partition_that_is_not_known_is_not_called_unmanaged() -> None:
+    made = submission()
+    unknown = replace(made, config=replace(made.config, default_partition=""))
+    assert answer(unknown, comment="rad:memory=7G")["say"] == []
+
+
 def test_history_wins_over_the_estimate(tmp_path: Any) -> None:
-    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    peaks = PeakHistory(tmp_path / "peaks.jsonl")
     peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=20 * GIB))
     peaks.refresh()
     made = submission(peaks=peaks)
@@ -129,7 +175,7 @@ def test_history_wins_over_the_estimate(tmp_path: Any) -> None:
 
 def test_a_short_run_that_ended_well_lowers_no_booking(tmp_path: Any) -> None:
     """Nor does any number of such runs, nor any run of another user."""
-    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    peaks = PeakHistory(tmp_path / "peaks.jsonl")
     made = submission(peaks=peaks)
 
     def booked() -> Booking:
@@ -151,7 +197,7 @@ def test_a_short_run_that_ended_well_lowers_no_booking(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "gpus", "processes"),
+    ("fields", "gpus", "processes"),
     [
         ({"num_tasks": 2}, 1, 2),
         ({"script": "#RAD gpus=2\n"}, 1, 2),
@@ -163,10 +209,10 @@ def test_a_short_run_that_ended_well_lowers_no_booking(tmp_path: Any) -> None:
     ids=str,
 )
 def test_processes_that_share_a_gpu_are_remembered_together(
-    tmp_path: Any, asked: dict[str, Any], gpus: int, processes: int
+    tmp_path: Any, fields: dict[str, Any], gpus: int, processes: int
 ) -> None:
-    """Two ranks on a GPU hold twice what one does: what both held is not booked once for each."""
-    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    """Two ranks on a GPU use twice what one does: what both used is not booked once for each."""
+    peaks = PeakHistory(tmp_path / "peaks.jsonl")
     peaks.refresh()
     made = submission(peaks=peaks)
 
@@ -176,14 +222,14 @@ def test_processes_that_share_a_gpu_are_remembered_together(
         assert booking is not None
         return booking
 
-    alone, first = booked(), booked(**asked)
+    alone, first = booked(), booked(**fields)
     assert (first.gpus, first.processes) == (gpus, processes)
     note = Note(event="ended", peak_bytes=20 * GIB, smact=0.4, ran_s=100.0)
     run = run_from_note(note, first, made.config, user_id=1000, job_id=7, now_s=1000.0)
     assert run is not None and (run.processes, run.cap_bytes) == (processes, first.cap_bytes)
     peaks.record(run)
     peaks.refresh()
-    again = booked(**asked)
+    again = booked(**fields)
     assert again.basis == "history" and again.smact == 0.4
     if again.kind == "shared":
         assert 20 * GIB <= (again.memory_bytes or 0) <= 22 * GIB
@@ -193,7 +239,7 @@ def test_processes_that_share_a_gpu_are_remembered_together(
 
 
 def test_what_was_seen_of_the_activity_wins_over_what_the_model_shows(tmp_path: Any) -> None:
-    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    peaks = PeakHistory(tmp_path / "peaks.jsonl")
     peaks.refresh()
     peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=20 * GIB, smact=0.123))
     peaks.refresh()
@@ -205,7 +251,7 @@ def test_what_was_seen_of_the_activity_wins_over_what_the_model_shows(tmp_path: 
 
 
 def test_what_was_seen_of_the_activity_counts_in_full(tmp_path: Any) -> None:
-    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    peaks = PeakHistory(tmp_path / "peaks.jsonl")
     made = submission(peaks=peaks, compute_overcommit=2.0)
     for smact, gres in ((0.5, "shard:10"), (0.9, "shard:18")):  # that part of 39 shards, over two
         peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=GIB, smact=smact))
@@ -216,7 +262,7 @@ def test_what_was_seen_of_the_activity_counts_in_full(tmp_path: Any) -> None:
 def test_of_a_job_that_takes_turns_the_time_counts_with_its_waits(tmp_path: Any) -> None:
     reported = Estimator().of_profile(PROFILE)
     assert reported is not None and reported.smact is not None and reported.busy is not None
-    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    peaks = PeakHistory(tmp_path / "peaks.jsonl")
     made = submission(peaks=peaks, compute_overcommit=0.2, sharing="streams")
     for seen, busy in ((None, 0.6 * reported.busy), (reported.smact / 3, reported.busy / 3)):
         if seen is not None:
@@ -235,6 +281,7 @@ def test_of_a_job_that_takes_turns_the_time_counts_with_its_waits(tmp_path: Any)
         ("true\n#RAD memory=3G\n", ["job.sh:2", "line 1"]),
         ("#RAD model=a.txt model=b.txt\n", ["job.sh:1", "twice"]),
         ("#RAD model=a.txt batch_size=2\n", ["job.sh:1", "no model summary was read"]),
+        ("#RAD batch_size=64 optimizer=adam\n", ["job.sh:1", "no model= and no memory=", "need is unknown"]),
         ("\ufeff#!/bin/sh\r\n#RAD memry=3G\r\n", ["job.sh:2", "memory"]),
     ],
 )
@@ -245,7 +292,14 @@ def test_a_wrong_directive_is_reported_in_one_line_and_costs_the_user_no_job(
     assert reply["refuse"] is None
     assert reply["set"]["gres"] == "shard:39", "as the partition's default says"
     lines = [line for line in reply["say"] if "job.sh" in line]
+    assert "the job gets a whole GPU" in reply["say"][-1]
     assert len(lines) == 1 and all(word in lines[0] for word in words), reply["say"]
+
+
+def test_a_wrong_directive_next_to_all_shards_of_a_gpu_says_that_the_job_has_a_whole_one() -> None:
+    """So srun sends it: its request is rewritten on the login node."""
+    reply = answer(gres="shard:39", comment="rad:memory=3x")
+    assert "the job gets a whole GPU" in reply["say"][-1]
 
 
 @pytest.mark.parametrize("comment", ["rad.profile:p1.0.0", "rad.profile:" + PROFILE.replace("p4", "p1", 1)])
@@ -256,11 +310,6 @@ def test_a_profile_of_another_version_is_an_unknown_need(comment: str) -> None:
 def test_a_refusal_changes_nothing() -> None:
     reply = answer(comment="rad:memory=300G")
     assert reply["set"] == {} and "300.0 GiB" in reply["refuse"]
-
-
-def test_jobs_of_other_partitions_hear_nothing() -> None:
-    reply = answer(partition="plain", script="#RAD batch_size=0\n")
-    assert (reply["set"], reply["say"], reply["refuse"]) == ({}, [], None)
 
 
 @pytest.mark.parametrize(
@@ -302,7 +351,7 @@ def test_the_log_line_has_every_figure() -> None:
 
 
 def test_a_changed_request_only_marks_the_booking() -> None:
-    """Slurm may yet refuse the change, or a part of it; what it gives is asked when the job starts."""
+    """Slurm may yet refuse the change, or a part of it; what it gives is read when the job starts."""
     comment = answer(comment="mine rad:memory=7G,retry=no")["set"]["comment"]
     before = signed_comment.read_signed_booking(comment, user_id=1000, key=KEY)
     assert before is not None and not before.changed
@@ -312,6 +361,26 @@ def test_a_changed_request_only_marks_the_booking() -> None:
     booking = signed_comment.read_signed_booking(changed, user_id=1000, key=KEY)
     assert booking == replace(before, changed=True)
     assert changed.startswith("mine rad:memory=7G,retry=no rad2:")
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({"gres": "gres:gpu:1,gres:nvme:2"}, {"gres": "nvme:2,shard:39"}),
+        ({"tres_per_job": "gres:gpu:1"}, {"gres": "shard:39", "tres_per_job": ""}),
+        ({"gres": "gres:gpu:2"}, {}),
+        ({"gres": "gres:shard:3"}, {}),
+    ],
+)
+def test_a_shared_job_that_names_one_gpu_gets_all_of_it(
+    named: dict[str, str], expected: dict[str, str]
+) -> None:
+    comment = answer(comment="rad:memory=7G")["set"]["comment"]
+    message = {"user_id": 1000, "partition": "gpu", "comment": comment, **named}
+    changed = submission().answer_change(request_from(message))["set"]
+    booking = signed_comment.read_signed_booking(changed.pop("comment"), user_id=1000, key=KEY)
+    assert booking is not None and booking.changed
+    assert changed == expected
 
 
 def test_a_forged_booking_is_not_signed() -> None:
@@ -331,7 +400,7 @@ def test_no_line_for_the_user_moves_a_terminal_or_fills_it(gres: str) -> None:
 
 @pytest.mark.parametrize(("history", "source"), [(True, "history"), (False, "estimate")])
 def test_earlier_runs_count_only_where_history_is_on(tmp_path, history: bool, source: str) -> None:
-    peaks = Peaks(tmp_path / "peaks.jsonl", "")
+    peaks = PeakHistory(tmp_path / "peaks.jsonl")
     peaks.record(Run(user_id=1000, profile_key=MODEL.key, peak_bytes=20 * GIB))
     peaks.refresh()
     config = replace(submission().config, features=Features(history=history))

@@ -73,7 +73,7 @@ def test_the_activity_of_a_group_and_its_power(groups: list[list[dict[str, str]]
 
 
 def test_a_crowded_gpu_does_the_work_that_was_measured(groups: list[list[dict[str, str]]]) -> None:
-    """Sum of SM activity alone over slowdown: what the GPU gets done. It hardly depends on who the jobs are."""
+    """Sum of SM activity alone over slowdown: what the GPU gets done. It hardly depends on which jobs these are."""
     errors = []
     for group in groups:
         loads = [load(line) for line in group]
@@ -126,16 +126,16 @@ def test_each_gradient_waits_for_the_mps_server() -> None:
     assert slowdowns([replace(WIDE, exchanges_per_s=0.0), *[FULL] * 4])[0] == pytest.approx(by_nccl, rel=0.1)
 
 
-def test_who_takes_turns_waits_for_the_server_and_not_for_each_of_its_clients() -> None:
+def test_a_job_that_takes_turns_waits_for_the_server_and_not_for_each_of_its_clients() -> None:
     """Replayed: steps of 1.42 s for 0.26 next to three trainings that fill the GPU, and next to five."""
     few, many = (slowdowns([WIDE, *[FULL] * count])[0] for count in (1, 5))
     assert few == pytest.approx(many, rel=0.03) == pytest.approx(1.42 / 0.26, rel=0.1)
     calm = Load(smact=0.02, busy=0.04)
-    assert slowdowns([WIDE, calm])[1] == 1.0, "there is room for both"
+    assert slowdowns([WIDE, calm])[1] == 1.0, "both fit"
     assert slowdowns([WIDE]) == [1.0]
 
 
-def test_two_who_take_turns_wait_for_each_other() -> None:
+def test_two_jobs_that_take_turns_wait_for_each_other() -> None:
     """Replayed without any job under MPS: GPT-2 large 1.55 times as long, XLNet base 2.9 times."""
     base, gpt2 = (measured()[name].alone(gpus=2, duty=1.0) for name in ("xlnet_base_cased_2", "gpt2_large_2"))
     assert slowdowns([base, gpt2]) == [pytest.approx(2.9, rel=0.2), pytest.approx(1.55, rel=0.35)]
@@ -147,7 +147,7 @@ def test_clients_work_in_the_time_that_is_left_and_their_pauses_come_first() -> 
     assert slowdowns([WIDE, paced])[1] == 1.0, "it waits for data for two thirds of its time"
     slow = replace(WIDE, exchanges_per_s=0.0)
     assert slowdowns([slow, full])[1] > slowdowns([replace(slow, elsewhere=5.0), full])[1], (
-        "who waits on another GPU takes less of this one"
+        "a job that waits on another GPU takes less of this one"
     )
 
 
@@ -165,7 +165,7 @@ def turning(busy: float, duty: float = 1.0) -> Load:
     return Load(smact=0.8 * busy, busy=busy, duty=duty, sliced=True)
 
 
-def test_outside_of_mps_who_asks_for_little_waits_for_no_job_and_the_others_alike() -> None:
+def test_outside_of_mps_a_job_of_low_activity_waits_for_no_job_and_the_others_alike() -> None:
     """Measured without MPS: ResNet-18 on CIFAR (0.26) 1.04, VGG and MobileNet 3.03 and 3.01; pairs 2.2."""
     assert slowdowns([turning(0.26), turning(1.0), turning(1.0)]) == [
         1.0,
@@ -174,7 +174,7 @@ def test_outside_of_mps_who_asks_for_little_waits_for_no_job_and_the_others_alik
     ]
     assert slowdowns([turning(1.0), turning(1.0)]) == [pytest.approx(2.2, rel=0.05)] * 2
     assert slowdowns([turning(0.4), turning(0.4)]) == [1.0, 1.0]
-    assert slowdowns([turning(1.0)]) == [1.0], "nobody to change places with"
+    assert slowdowns([turning(1.0)]) == [1.0], "no job to take turns with"
     assert turning(1.0).turns and WIDE.turns and not FULL.turns
     paced = [turning(1.0, duty=0.34)] * 9
     assert slowdowns(paced) == [pytest.approx(9 * 0.34 / SLICED)] * 9
@@ -202,9 +202,9 @@ def test_the_law_of_turns_is_near_what_was_measured_without_mps() -> None:
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.floats(0.1, 1))
-def test_a_fair_level_gives_away_what_there_is_and_no_more(asked: list[float], space: float) -> None:
-    level = fair_level(asked, space)
-    given_away = sum(min(one, level) for one in asked)
+def test_a_fair_level_gives_away_what_there_is_and_no_more(requested: list[float], space: float) -> None:
+    level = fair_level(requested, space)
+    given_away = sum(min(one, level) for one in requested)
     assert given_away <= space + 1e-9
     assert level == 1.0 or given_away == pytest.approx(space)
 

@@ -42,7 +42,7 @@ def test_a_job_of_several_gpus_finds_the_first_node_where_each_of_so_many_has_sp
         if chosen := table.candidates(node, many, each)[:many]:
             table.take(tuple(chosen), each)
             used_shards.append((tuple(chosen), each))
-        table.may_fit(gpus, shards)  # as asked while jobs come
+        table.may_fit(gpus, shards)  # as called while jobs come
     for chosen, each in used_shards[::2]:
         table.give_back(chosen, each)
     roomy = [len(table.candidates(node, gpus, shards)) >= gpus for node in range(3)]
@@ -63,16 +63,6 @@ def test_whole_gpus_and_shards_are_kept_apart() -> None:
     assert table.nodes_with_space(2, 8) == 0
 
 
-def test_a_gpu_without_shards_is_for_those_who_want_it_alone() -> None:
-    table = ShardTable(nodes=1, per_node=3, shards=8, kept=1)
-    assert table.candidates(0, 1, 5) == [0, 1]
-    assert table.candidates(0, 1, 8) == [2, 1, 0]
-    table.take((0,), 8)
-    table.take((1,), 8)
-    assert not table.may_fit(1, 1)
-    assert table.may_fit(1, 8)
-
-
 def test_an_old_slurm_gives_a_shared_gpu_away_but_no_shards_of_a_whole_one() -> None:
     table = ShardTable(nodes=1, per_node=2, shards=8, apart=False)
     table.take((0,), 3)
@@ -81,7 +71,7 @@ def test_an_old_slurm_gives_a_shared_gpu_away_but_no_shards_of_a_whole_one() -> 
     assert not table.may_fit(2, 8)
     table.give_back((0,), 2)
     assert table.candidates(0, 2, 8) == [0, 1], "one has gone, so that shards in use do not count"
-    assert table.candidates(0, 1, 8) == [1], "what asks for all shards of a GPU is never beside others"
+    assert table.candidates(0, 1, 8) == [1], "a job that requests all shards of a GPU is never next to others"
     table.take((0, 1), 8)
     assert not table.may_fit(1, 1) and not table.may_fit(1, 8)
     table.give_back((0, 1), 8)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -116,12 +119,15 @@ def test_compressed(tmp_path: Path) -> None:
     ("text", "words"),
     [
         ("a,b\n1,2\n", "no column arrival_s"),
-        ("arrival_s,workload,gpus,duration_min\n0,x,0,5\n", "line 2: gpus is '0'"),
-        ("arrival_s,workload,gpus,duration_min\n0,x,1,5\n1,x,one,5\n", "line 3"),
-        ("arrival_s,workload,gpus,duration_min\n0,x,1,inf\n", "line 2: duration_min"),
-        ("arrival_s,workload,gpus,duration_min\n0,x,1\n", "line 2"),
+        ("arrival_s,workload,gpus,duration_min\n0,x,0,5\n", ":2: gpus is '0'"),
+        ("arrival_s,workload,gpus,duration_min\n0,x,1,5\n1,x,one,5\n", ":3: "),
+        ("arrival_s,workload,gpus,duration_min\n0,x,1,inf\n", ":2: duration_min"),
+        ("arrival_s,workload,gpus,duration_min\n0,x,1\n", ":2: "),
         ("arrival_s,workload,gpus,duration_min\n", "no job in it"),
-        ("", "no column"),
+        ("", "the file is empty; name a CSV with arrival_s"),
+        ("\n\n", "the file is empty; name a CSV with arrival_s"),
+        ("\0\x7fELF\n", "not text .it contains zero bytes.; name a CSV with arrival_s"),
+        ("JobID|Submit\0|\n", "not text .it contains zero bytes.; name a CSV with arrival_s"),
     ],
 )
 def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, words: str) -> None:
@@ -129,6 +135,30 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, words: str) -> Non
     with pytest.raises(ConfigError, match=words) as caught:
         read_trace(tmp_path / "t.csv")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (Path.mkdir, "Is a directory; name a CSV with"),
+        (lambda path: None, "No such file or directory; name a CSV with"),
+    ],
+    ids=["folder", "missing"],
+)
+def test_what_is_no_file_is_one_line(tmp_path: Path, make: Callable[[Path], object], words: str) -> None:
+    make(tmp_path / "t.csv")
+    with pytest.raises(ConfigError, match=f"t.csv: {words}"):
+        read_trace(tmp_path / "t.csv")
+
+
+def test_a_trace_may_come_from_another_command(tmp_path: Path) -> None:
+    """As in: rad simulate <(zcat trace.csv.gz)."""
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=(SACCT,))
+    writer.start()
+    found = read_trace(tmp_path / "pipe")
+    writer.join()
+    assert len(found.jobs) == 2
 
 
 @pytest.mark.parametrize(
@@ -157,7 +187,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, text: str, words: str) -> Non
 def test_no_number_of_a_csv_is_believed_that_is_none(tmp_path: Path, row: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(f"arrival_s,workload,gpus,duration_min,mem_mib,limit_min\n{row}\n")
-    with pytest.raises(ConfigError, match=r"(line 2: \w+ is '|no CSV)") as caught:
+    with pytest.raises(ConfigError, match=r"(t.csv:2: \w+ is '|no CSV)") as caught:
         read_trace(path)
     assert len(str(caught.value).replace(str(path), "")) < 200
 

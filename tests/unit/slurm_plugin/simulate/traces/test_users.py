@@ -14,7 +14,7 @@ from slurm_plugin.core.clock import SystemClock
 from slurm_plugin.core.config.load import PartitionConfig
 from slurm_plugin.simulate.command import simulate
 from slurm_plugin.simulate.gpus.interference import LONGEST_SLOWDOWN, Load, slowdowns
-from slurm_plugin.simulate.question import Question
+from slurm_plugin.simulate.question import SimulationQuestion
 from slurm_plugin.simulate.scenario import scenario
 from slurm_plugin.simulate.traces.read import read_trace
 from slurm_plugin.simulate.traces.users import USERS_PER_ACCOUNT, user_ids, with_users
@@ -33,18 +33,20 @@ LOADS = st.builds(
 CLIENTS = st.builds(Load, smact=st.floats(0, 0.95), busy=st.floats(0.02, 1), server=SERVERS)
 
 
-def question(tmp_path: Path, columns: str = "", values: tuple[str, ...] = ("",), **asked: Any) -> Question:
+def question(
+    tmp_path: Path, columns: str = "", values: tuple[str, ...] = ("",), **changes: Any
+) -> SimulationQuestion:
     path = tmp_path / "t.csv"
     rows = [f"{row}{values[k % len(values)]}" for k, row in enumerate(ROWS)]
     path.write_text("\n".join([HEADER + columns, *rows]) + "\n")
-    settings = PartitionConfig(share_multi_gpu=True, mps_server=asked.pop("mps_server", "user"))
-    return Question(
-        trace=path, nodes=1, gpus_per_node=2, gpu_memory_mib=40_000, settings=settings, pin="bound", **asked
+    settings = PartitionConfig(share_multi_gpu=True, mps_server=changes.pop("mps_server", "user"))
+    return SimulationQuestion(
+        trace=path, nodes=1, gpus_per_node=2, gpu_memory_mib=40_000, settings=settings, pin="bound", **changes
     )
 
 
-def figures(asked: Question) -> dict[str, Any]:
-    found = simulate(asked, SystemClock())
+def figures(simulated: SimulationQuestion) -> dict[str, Any]:
+    found = simulate(simulated, SystemClock())
     del found["simulated_in_s"]
     return found
 
@@ -70,7 +72,7 @@ def test_servers_that_take_turns_make_no_job_faster_than_alone_or_endlessly_slow
 
 @given(st.lists(CLIENTS, min_size=1, max_size=6), st.floats(0, 0.95))
 def test_a_job_without_work_yet_changes_nothing(loads: list[Load], smact: float) -> None:
-    starts = Load(smact=smact, busy=0.0, server="of a newcomer")
+    starts = Load(smact=smact, busy=0.0, server="of an incoming job")
     assert slowdowns([*loads, starts])[:-1] == slowdowns(loads)
 
 
@@ -107,8 +109,8 @@ def test_users_of_one_account_share_a_server_where_accounts_do(tmp_path: Path) -
 
 def test_without_rad_each_user_has_a_server(tmp_path: Path) -> None:
     """`mps_server` is a setting of RAD's: jobs that share by hand do not know it."""
-    asked = [question(tmp_path, users=6, baseline="hand", mps_server=scope) for scope in ("user", "gpu")]
-    assert figures(asked[0]) == figures(asked[1])
+    questions = [question(tmp_path, users=6, baseline="hand", mps_server=scope) for scope in ("user", "gpu")]
+    assert figures(questions[0]) == figures(questions[1])
 
 
 def test_jobs_are_dealt_out_to_users_in_accounts(tmp_path: Path) -> None:
@@ -119,14 +121,3 @@ def test_jobs_are_dealt_out_to_users_in_accounts(tmp_path: Path) -> None:
     assert trace != again
     found = scenario(question(tmp_path, users=8, seed=1))
     assert [job.user_id for job in found.jobs] == list(user_ids(trace))
-
-
-def test_each_server_takes_its_memory(tmp_path: Path) -> None:
-    from slurm_plugin.simulate.gpus.gpu import servers
-    from slurm_plugin.simulate.progress import Run
-
-    jobs = scenario(question(tmp_path, users=3)).jobs
-    runs = [Run(job=job, gpu_indices=(0,), gpus=(0,), start_s=0.0, trains_s=0.0) for job in jobs]
-    assert servers([]) == 0
-    assert servers(runs[:1]) == 1
-    assert servers(runs) == 3

@@ -50,21 +50,18 @@ def test_a_setting_that_stands_there_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "names"),
-    [("/dev/nvidia[0-2,7]", 4), ("n[1-2]x[1-3]", 6), ("one", 1), ("", 1), ("n[0-999999999]", 4096)],
-)
-def test_short_names(text: str, names: int) -> None:
-    assert len(expand(text)) == names
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
     [
-        ("n[1-2]" * 60, 4096),  # took 2^60 steps
+        ("/dev/nvidia[0-2,7]", 4),
+        ("n[1-2]x[1-3]", 6),
+        ("one", 1),
+        ("", 1),
+        ("n[0-999999999]", 4096),
+        ("n[1-2]" * 60, 4096),  # took 2^60 steps; this and the next the fuzzer found
         ("n[-]", 1),
         ("n[3-]", 1),
         ("n[1-2", 1),
         ("n[" + "9" * 40 + "]", 1),
     ],
 )
-def test_short_names_that_the_fuzzer_found_end_soon(text: str, names: int) -> None:
+def test_short_names(text: str, names: int) -> None:
     assert len(expand(text)) == names

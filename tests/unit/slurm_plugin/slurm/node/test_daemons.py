@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from fake_proc import SLURMSTEPD, installed, process, slurmstepd
 
-from slurm_plugin.core.process.identity import opened
+from slurm_plugin.core.process.identity import LONGEST, ProcFolder, opened
 from slurm_plugin.slurm.node.daemons import Belonging, job_of_step
-from slurm_plugin.slurm.node.processes import living_jobs, owners_of
+from slurm_plugin.slurm.node.processes import claimed_gpus, living_jobs, owners_of, slurmd_since_s
 
 USER = (1000, 1000, 1000, 1000)
 CHILD = 11
@@ -111,3 +111,53 @@ def test_a_process_that_ended_shows_nothing_any_more(tmp_path: Path) -> None:
         running.kill()
         running.wait()
         assert not entry.user_ids and entry.owner is None and not entry.parent and entry.executable() is None
+
+
+def test_a_users_process_is_not_asked_for_its_title_or_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its user decides how long the title is, and whether the kernel ever answers."""
+    slurmstepd(tmp_path, 10, "41.batch")
+    process(tmp_path, 11, title="slurmstepd: [42.batch]", users=USER, program="slurmd")
+    asked, read, executable = [], ProcFolder.read, ProcFolder.executable
+
+    def reading(entry: ProcFolder, name: str) -> bytes:
+        if name in ("cmdline", "environ") and not entry.is_roots:
+            asked.append(name)
+        return read(entry, name)
+
+    def naming(entry: ProcFolder) -> tuple[os.stat_result, str] | None:
+        if not entry.is_roots:
+            asked.append("exe")
+        return executable(entry)
+
+    monkeypatch.setattr(ProcFolder, "read", reading)
+    monkeypatch.setattr(ProcFolder, "executable", naming)
+    assert living_jobs(proc=tmp_path) == {41}
+    assert slurmd_since_s("n0", proc=tmp_path) is None
+    assert asked == []
+
+
+def test_one_of_roots_that_becomes_a_users_meanwhile_has_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurmstepd(tmp_path, 10, "41.batch")
+    read = ProcFolder.read
+
+    def reading(entry: ProcFolder, name: str) -> bytes:
+        if name == "cmdline":  # slurmstepd's child is root's until it starts the user's program
+            process(tmp_path, 10, title="slurmstepd: [41.batch]", users=USER, program=SLURMSTEPD)
+        return read(entry, name)
+
+    monkeypatch.setattr(ProcFolder, "read", reading)
+    assert living_jobs(proc=tmp_path) == frozenset()
+
+
+def test_an_environment_of_any_length_costs_no_more_than_a_usual_one(tmp_path: Path) -> None:
+    long = {"A": "x" * LONGEST, "RAD_GPUS": "GPU-1"}
+    slurmstepd(tmp_path, 10, "41.batch")
+    process(tmp_path, 11, parent=10, users=USER, environment=long)
+    with opened(11, tmp_path) as entry:
+        assert entry is not None
+        assert len(entry.read("environ")) == LONGEST
+    assert claimed_gpus([41], proc=tmp_path) == {}

@@ -52,7 +52,7 @@ def test_devices_are_no_output_files() -> None:
     assert expected_outputs(replace(JOB, stdout="/dev/null"), {}) == ()
 
 
-def test_slurm_is_asked_only_where_a_name_decides() -> None:
+def test_slurm_is_queried_only_where_a_name_decides() -> None:
     assert names_matter(JOB), "the default differs for an array"
     assert names_matter(replace(JOB, stdout="/scratch/%x.out"))
     assert names_matter(replace(JOB, stdout="/scratch/%j.out", stderr="/scratch/%4a.err"))

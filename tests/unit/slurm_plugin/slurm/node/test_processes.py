@@ -44,6 +44,15 @@ def test_a_word_of_the_environment_is_not_certain(tmp_path: Path) -> None:
     assert owners_of([3, 4, 5], proc=tmp_path) == {3: said(43)}
 
 
+@pytest.mark.parametrize("word", ["9" * 5000, "12345678901", "\u0663", "", "4 3", "-4"])
+def test_a_word_that_is_no_job_id_names_no_job(tmp_path: Path, word: str) -> None:
+    """rad-monitor reads it from each process on a GPU: no user may stop it by what is written there."""
+    process(tmp_path, 3, users=USER, environment={"SLURM_JOB_ID": word})
+    slurmstepd(tmp_path, 4, f"{word}.batch")
+    assert owners_of([3, 4], proc=tmp_path) == {}
+    assert processes_of(43, 1000, proc=tmp_path) == () and living_jobs(proc=tmp_path) == frozenset()
+
+
 def test_no_proc_is_no_jobs(tmp_path: Path) -> None:
     assert living_jobs(proc=tmp_path / "none") == frozenset()
 

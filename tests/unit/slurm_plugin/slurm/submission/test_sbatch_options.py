@@ -43,7 +43,7 @@ def test_a_line_of_a_script(line: str, options: dict[str, str]) -> None:
     ],
 )
 def test_lines_that_sbatch_reads_as_well(lines: str, options: dict[str, str]) -> None:
-    """As Slurm 22.05.8 took them; tests/cluster/test_dry_run.py submits them."""
+    """As Slurm 22.05.8 took them; tests/cluster/submission/test_dry_run.py submits them."""
     assert options_of(f"#!/bin/sh\n{lines}\ntrue\n", (), {}) == options
 
 
@@ -76,7 +76,7 @@ def test_a_request_as_slurmctld_will_have_it() -> None:
     }
     request = request_from(batch_desc(options, comment="mine", user_id=7))
     assert [(item.type, item.count) for item in request.gres_per_job] == [("a100", 1)]
-    assert (request.nodes, request.tasks, request.cpus_per_gpu, request.binds_gpus) == (2, 4, 3, True)
+    assert (request.nodes, request.tasks, request.cpus_per_gpu, request.binds_gpus) == (4, 4, 3, True)
     assert request.gpu_only_option is None and request.comment.words == "mine" and not request.heterogeneous
     alone = request_from(batch_desc({"gpu-freq": "high", "hetjob": ""}, comment="", user_id=7))
     assert (alone.gpu_only_option, alone.heterogeneous) == ("--gpu-freq", True)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from slurm_plugin.admin.billing import fair, line, parse_weights, unit
 from slurm_plugin.admin.doctor.checks.limits import check_limits
 from slurm_plugin.admin.doctor.facts import Facts
-from slurm_plugin.admin.doctor.fixes import Change
+from slurm_plugin.admin.doctor.fixes import LineChange
 from slurm_plugin.core.config.load import Config, PartitionConfig
 from slurm_plugin.slurm.files.conf_lines import read_conf
 from slurm_plugin.slurm.queries.limits import Limit, parse_limits
@@ -131,7 +131,7 @@ def test_weights_of_gpus_alone_let_shared_jobs_go_free() -> None:
     assert fix.splitlines() == [
         "PartitionName=gpu ... TRESBillingWeights=CPU=69,GRES/gpu=1104,GRES/shard=8",
         "PartitionName=cpu ... TRESBillingWeights=CPU=69",
-    ], "its CPUs cost as much as before beside those of the other"
+    ], "its CPUs cost as much as before next to those of the other"
     assert "other weights are multiplied by 69 too" in text
 
 
@@ -149,7 +149,7 @@ def test_weights_are_multiplied_by_one_finding_that_its_fix_ends(tmp_path: Path)
     (wrong,) = [each for each in check_limits(facts) if each.level == "fail"]
     text = conf.read_text()
     for action in wrong.actions:
-        assert isinstance(action, Change)
+        assert isinstance(action, LineChange)
         text = action.applied(text)
     conf.write_text(text)
     assert [each.partition("Weights=")[2] for each in text.splitlines()[4:]] == [
@@ -181,7 +181,7 @@ def test_shards_that_are_not_counted() -> None:
     assert level == "warn"
 
 
-def test_who_may_have_half_a_gpu_can_get_no_rerun_with_a_whole_one() -> None:
+def test_a_user_limited_to_half_a_gpu_can_get_no_rerun_with_a_whole_one() -> None:
     half = dataclasses.replace(QOS, tres={"billing": 69})
     ((level, text, fix),) = found(site(half))
     assert (level, "less than a GPU (138)" in text, "recovery" in fix) == ("warn", True, True)
@@ -190,7 +190,7 @@ def test_who_may_have_half_a_gpu_can_get_no_rerun_with_a_whole_one() -> None:
     assert not found(dataclasses.replace(facts, config=off))
 
 
-def test_limits_that_no_job_is_held_to() -> None:
+def test_limits_that_apply_to_no_job() -> None:
     facts = site(dataclasses.replace(QOS, tres={"gres/gpu": 2, "billing": 276}))
     assert facts.live is not None
     lax = dataclasses.replace(

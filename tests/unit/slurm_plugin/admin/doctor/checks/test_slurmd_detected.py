@@ -9,7 +9,7 @@ import pytest
 from slurm_plugin.admin.doctor.checks.slurmd_detected import check_detected
 from slurm_plugin.admin.doctor.facts import Facts
 from slurm_plugin.admin.doctor.finding import Finding
-from slurm_plugin.admin.doctor.fixes import Change
+from slurm_plugin.admin.doctor.fixes import LineChange
 from slurm_plugin.slurm.files.conf_lines import read_conf
 from slurm_plugin.slurm.node.detected import Detected, read_detected
 
@@ -76,7 +76,7 @@ def test_less_memory_than_promised_gets_the_line_that_fixes_it(tmp_path: Path) -
     (_, finding) = reported(tmp_path, line, here)
     assert finding.level == "fail" and "x has 1000 MiB" in finding.text
     (action,) = finding.actions
-    assert isinstance(action, Change) and action.new == line.replace("2000", "1000")
+    assert isinstance(action, LineChange) and action.new == line.replace("2000", "1000")
     assert len(reported(tmp_path, f"SlurmdParameters=config_overrides\n{line}", here)) == 1
 
 
