@@ -205,4 +205,4 @@ def test_an_exclusive_gpu_stays_exclusive(gpu: GpuReading, run_folder: Path):
     node.hook("prolog", 1, WHOLE)
     node.hook("prolog", 2, SHARED)
     assert node.allocation() == {1: [gpu.uuid]}
-    assert "no GPU" in node.log()
+    assert "not requeued: of the 1 GPU that it may have none is shared or idle" in node.log()
