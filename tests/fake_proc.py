@@ -46,7 +46,7 @@ def process(
     (folder / "cmdline").write_text(title)
     (folder / "cgroup").write_text(cgroup)
     (folder / "environ").write_text(
-        "\0".join(f"{name}={value}" for name, value in (environment or {}).items())
+        "".join(f"{name}={value}\0" for name, value in (environment or {}).items())
     )
     (folder / "exe").unlink(missing_ok=True)
     (folder / "exe").symlink_to(installed(proc, program))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -28,7 +29,8 @@ def notify(violation: Violation, paths: Paths) -> None:
     if violation.job_id is not None:
         arguments = (violation.job_id, violation, paths)
         name = f"tell-{violation.job_id}"
-        threading.Thread(target=_write, args=arguments, name=name, daemon=True).start()
+        with contextlib.suppress(RuntimeError):  # the node has no pid left
+            threading.Thread(target=_write, args=arguments, name=name, daemon=True).start()
 
 
 def _write(job_id: int, violation: Violation, paths: Paths) -> None:

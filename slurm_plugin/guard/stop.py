@@ -5,6 +5,7 @@ The job's batch script ends with them, so Slurm sees the job fail. Its Epilog re
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 
@@ -23,13 +24,15 @@ def stop(violation: Violation) -> None:
     for process in violation.processes:
         process.kill()
     if violation.job_id is not None and violation.user_id:  # never root's
-        threading.Thread(
+        ending = threading.Thread(
             target=end_job,
             args=(violation.job_id, violation.user_id, SystemClock()),
             kwargs={"processes": processes_of},
             name=f"stop-{violation.job_id}",
             daemon=True,
-        ).start()
+        )
+        with contextlib.suppress(RuntimeError):  # the node has no pid left; a later sample stops it again
+            ending.start()
 
 
 def end_job(

@@ -123,7 +123,7 @@ def watch(
     stopped: Sequence[int],
     look: Callable[[Sequence[GpuReading]], None] | None = None,
 ) -> None:
-    """Sample once a second, on the second, until `stopped` is not empty; log each new error once.
+    """Sample once a second, on the second, until `stopped` is not empty; log each new error once, a bug among them.
 
     Args:
         monitor: Takes the samples.
@@ -138,11 +138,14 @@ def watch(
             readings = monitor.sample()
             if look is not None:
                 look(readings)
-            message = ""
+            message, bug = "", None
         except (DeviceError, LedgerError) as exc:
-            message = str(exc)
+            message, bug = str(exc), None
+        except Exception as exc:  # noqa: BLE001 - over what a user's process shows, each monitor would end again
+            message, bug = f"internal error in a sample: {exc!r}", exc
         if message != trouble:
-            log.log(logging.WARNING if message else logging.INFO, "%s", message or "all is well again")
+            level = logging.WARNING if message else logging.INFO
+            log.log(level, "%s", message or "all is well again", exc_info=bug)
             trouble = message
         next_s = max(next_s + INTERVAL_S, clock.monotonic_s())
         clock.sleep(max(0.0, next_s - clock.monotonic_s()))

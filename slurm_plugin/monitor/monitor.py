@@ -18,7 +18,14 @@ from slurm_plugin.monitor.attribution import JobFinder, Traced
 from slurm_plugin.monitor.gpus.telemetry import Telemetry
 from slurm_plugin.monitor.node_state import NodeState
 from slurm_plugin.monitor.usage import add_readings
-from slurm_plugin.monitor.window import JobUsage, job_path, read_job, recorded_jobs, write_job, write_window
+from slurm_plugin.monitor.window import (
+    JobUsage,
+    forget_job,
+    read_job,
+    recorded_jobs,
+    write_job,
+    write_window,
+)
 
 log = logging.getLogger("rad-monitor")
 
@@ -222,4 +229,4 @@ class Monitor:
                 continue
             del self._usages[job_id]
             self._written.discard(job_id)
-            job_path(self._run, job_id).unlink(missing_ok=True)
+            forget_job(self._run, job_id)

@@ -132,6 +132,9 @@ def _with(usage: JobUsage, parts: Sequence[_Part], *, now_s: float, cpu_s: float
     peak = max([*peaks, *([] if usage.peak_bytes is None else [usage.peak_bytes])], default=None)
     shares = [part.smact for part in parts if part.smact is not None]
     passed_s = min(max(0.0, now_s - usage.last_s), LONGEST_STEP_S)
+    unseen_s = now_s - usage.last_s - passed_s
+    if usage.computed_s is not None and unseen_s:  # no time in which it was seen to compute nothing
+        usage = dataclasses.replace(usage, computed_s=usage.computed_s + unseen_s)
     counts = list(usage.smact_counts or (0,) * BINS)
     mean, p95 = usage.mean_smact, usage.p95_smact
     if shares:

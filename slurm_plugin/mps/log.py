@@ -8,15 +8,18 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from slurm_plugin.core.units import KIB, MIB
+from slurm_plugin.core.units import MIB
 from slurm_plugin.mps.daemon import LOG
 from slurm_plugin.mps.faults import EndedClients, faults_in
 
 MOST_BYTES = MIB
 """Limit for one log; a daemon appends, so truncating frees the space."""
 
-READ_BYTES = 256 * KIB
-"""Read from the end of one log in one round: a fault takes some 3 KiB."""
+READ_BYTES = 4 * MIB
+"""Read from the end of one log in one round: some 14,000 connections, lest a user hides a fault behind them."""
+
+_KEPT_LINES = 200
+"""Of the round before: a fault takes some 3 KiB."""
 
 
 class LogWatch:
@@ -44,7 +47,8 @@ class LogWatch:
             except OSError:
                 continue
             faults = faults_in([*self._last.get(path, []), *lines])
-            self._last[path] = [] if faults else lines  # the lines of one fault may come in two rounds
+            # The lines of one fault may come in two rounds.
+            self._last[path] = [] if faults else lines[-_KEPT_LINES:]
             if faults:
                 found[path.parent.parent.name, path.parent.name] = faults
         return found

@@ -109,9 +109,13 @@ def locked(place: Path, clock: Clock, deadline: Deadline) -> Iterator[None]:
     """
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with place.with_suffix(".lock").open("a") as lock:
-            _take(lock.fileno(), place, clock, deadline)
+        handle = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(handle, 0o600)  # who can open a file to read it can hold its lock (flock(2))
+            _take(handle, place, clock, deadline)
             yield
+        finally:
+            os.close(handle)
     except OSError as exc:
         raise MpsError(f"{place}: {exc.strerror or exc}") from exc
 

@@ -51,7 +51,7 @@ class NodeLock:
             with _first_on_the_processor():
                 yield
         finally:
-            os.close(handle)
+            _release(handle)
 
     @contextmanager
     def tried(self) -> Iterator[bool]:
@@ -68,7 +68,7 @@ class NodeLock:
             else:
                 yield False
         finally:
-            os.close(handle)
+            _release(handle)
 
     def _open(self) -> int:
         try:
@@ -84,6 +84,14 @@ def _try_lock(handle: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _release(handle: int) -> None:
+    """Release a lock at once: a child that another thread started meanwhile has a copy of the handle (flock(2))."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -63,7 +63,7 @@ class Child:
         Raises:
             ChildError: No process could be started.
         """
-        _unreaped.difference_update([pid for pid in _unreaped if _ended(pid)])
+        _unreaped.difference_update([pid for pid in tuple(_unreaped) if _ended(pid)])
         self._end_s = monotonic_s() + timeout_s
         try:
             reader, writer = os.pipe()

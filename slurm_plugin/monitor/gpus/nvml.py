@@ -101,4 +101,4 @@ class NvmlTelemetry:
             uuid = query(self._nvml, self._nvml.nvmlDeviceGetUUID, event.device)
             for gpu in self._gpus or []:
                 if uuid is not None and gpu.uuid == decoded(uuid):
-                    gpu.xid = int(event.eventData)
+                    gpu.heard(int(event.eventData))

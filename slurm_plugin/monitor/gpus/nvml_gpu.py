@@ -17,7 +17,7 @@ Differences between GPUs, drivers and settings, how each is handled, and its sou
 | MIG mode | Ampere and later data-centre GPUs | "not supported" means off | [1] MIG |
 | energy | Volta on | None | [1] queries |
 | ECC | not on consumer GPUs, or switched off | None | [1] queries |
-| recovery action: reset or reboot needed | newer drivers and bindings | judged by the last Xid | [7] |
+| recovery action: reset or reboot needed | newer drivers and bindings | judged by Xids | [7] |
 | Xid events | not everywhere | None | [1] events, [8] |
 | a GPU that is lost or needs a reset | fails calls | unhealthy while its UUID is known | [1] errors |
 | after such a failure | the driver is reopened (nvml.py) | a GPU that was reset comes back | [1] init |
@@ -91,6 +91,12 @@ class NvmlGpu:
         self.name = decoded(nvml.nvmlDeviceGetName(handle))
         self.gpm: Gpm | None = self._query(Gpm.open, nvml, handle)
         self.xid: int | None = None
+        self._needs_reset = False
+
+    def heard(self, xid: int) -> None:
+        """Record an Xid; none that follows one which needs a reset undoes that, such as 45 for each process."""
+        self.xid = xid
+        self._needs_reset = self._needs_reset or xid in FATAL_XIDS
 
     def listen(self, events: Events) -> None:
         """Register the GPU's Xids with a set of events, if it can."""
@@ -219,7 +225,7 @@ class NvmlGpu:
         values = None if field is None else self._query(nvml.nvmlDeviceGetFieldValues, self._handle, [field])
         if values and values[0].nvmlReturn == nvml.NVML_SUCCESS:
             return not values[0].value.uiVal  # NVML_GPU_RECOVERY_ACTION_NONE is 0
-        return self.xid not in FATAL_XIDS
+        return not self._needs_reset
 
     def _query(self, question: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T | None:
         return query(self._nvml, question, *arguments, **named)

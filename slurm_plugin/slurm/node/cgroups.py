@@ -9,6 +9,7 @@ cgroup/v1) gave to the user, and owns them. So root must own the job's folder an
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,19 +41,24 @@ class Hierarchy:
 def hierarchies(proc: Path = PROC) -> tuple[Hierarchy, ...]:
     """Return where cgroups are mounted, as this process sees them."""
     try:
-        lines = (proc / "self" / "mountinfo").read_text(errors="replace").splitlines()
+        text = (proc / "self" / "mountinfo").read_bytes()
     except OSError:
         return ()
-    return tuple(found for line in lines for found in _hierarchy(line))
+    return tuple(found for line in _lines(text) for found in _hierarchy(line))
 
 
 def _hierarchy(line: str) -> Iterator[Hierarchy]:
     mounted, _, rest = line.partition(" - ")
-    fields, (kind, *_, options) = mounted.split(" "), rest.split(" ") or [""]
-    if len(fields) > 4 and kind in ("cgroup", "cgroup2"):
+    fields, kind = mounted.split(" "), rest.split(" ")
+    if len(fields) > 4 and kind[0] in ("cgroup", "cgroup2"):
         root, folder = (_ESCAPE.sub(lambda found: chr(int(found[1], 8)), field) for field in fields[3:5])
-        names = frozenset(options.split(",")) if kind == "cgroup" else frozenset()
+        names = frozenset(kind[-1].split(",")) if kind[0] == "cgroup" else frozenset()
         yield Hierarchy(controllers=names, root=root, folder=Path(folder))
+
+
+def _lines(text: bytes) -> list[str]:
+    """Return lines as the kernel ends them: users' names in them may hold any other line end (str.splitlines)."""
+    return os.fsdecode(text).split("\n")
 
 
 def job_of_cgroup(entry: ProcFolder, mounted: Sequence[Hierarchy]) -> int | None:
@@ -62,7 +68,7 @@ def job_of_cgroup(entry: ProcFolder, mounted: Sequence[Hierarchy]) -> int | None
         entry: The process.
         mounted: Where cgroups are mounted.
     """
-    for line in entry.read("cgroup").decode(errors="surrogateescape").splitlines():
+    for line in _lines(entry.read("cgroup")):
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         found = _SLURMS.search(path)
         if found is not None and _is_roots(controllers, path[: found.end()], mounted):

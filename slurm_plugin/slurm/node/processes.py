@@ -7,21 +7,30 @@ its cgroup: a user cannot choose those of another user. A process's environment,
 
 from __future__ import annotations
 
+import marshal
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.process.child import ChildError, in_child
 from slurm_plugin.core.process.identity import PROC, Process, ProcFolder, opened, owner_of, started_ticks
 from slurm_plugin.slurm.node.cgroups import hierarchies, job_of_cgroup
 from slurm_plugin.slurm.node.daemons import Belonging, is_slurmd, job_of_step
 
+T = TypeVar("T")
+U = TypeVar("U")
+
 _MOST_PARENTS = 256
 _JOB_ID = re.compile(r"[0-9]{1,10}")
 """Users write more, and Python reads no number of 5,000 digits."""
+_ENVIRON_S = 0.5
+"""The kernel gives no environment while its process waits inside mmap(2) for a file server, which may be its user's."""
 
 
 def living_jobs(*, slurm_conf: str | None = None, proc: Path = PROC) -> frozenset[int]:
@@ -85,6 +94,13 @@ def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, Belonging]
         pids: Processes; those that have ended are left out.
         proc: Where /proc is.
     """
+    wanted = tuple(pids)
+    found = _shown(wanted, proc)
+    return found | _by_argument([pid for pid in wanted if pid not in found], proc)
+
+
+def _shown(pids: Iterable[int], proc: Path) -> dict[int, Belonging]:
+    """Return the jobs of processes that show them otherwise than by their environment."""
     found = {}
     sessions: dict[int, Belonging] | None = None
     mounted = hierarchies(proc)
@@ -97,7 +113,7 @@ def owners_of(pids: Iterable[int], *, proc: Path = PROC) -> dict[int, Belonging]
                 sessions = _sessions(proc) if sessions is None else sessions
                 job_id = job_of_cgroup(entry, mounted)
                 by_cgroup = None if job_id is None else Belonging(job_id=job_id, certain=True)
-                by_parents = sessions.get(entry.session) or by_cgroup or by_parents or _by_argument(entry)
+                by_parents = sessions.get(entry.session) or by_cgroup or by_parents
             if by_parents is not None:
                 found[pid] = by_parents
     return found
@@ -143,15 +159,20 @@ def _sessions(proc: Path) -> dict[int, Belonging]:
     found: dict[int, set[Belonging]] = {}
     for entry in _entries(proc):
         step = job_of_step(entry, proc=proc)
-        session = entry.session
-        if step is not None and step.certain and session and not (proc / str(session)).exists():
+        session = entry.session if step is not None and step.certain else 0
+        if step is not None and session and not (proc / str(session)).exists():
             found.setdefault(session, set()).add(step)
     return {session: next(iter(steps)) for session, steps in found.items() if len(steps) == 1}
 
 
-def _by_argument(entry: ProcFolder) -> Belonging | None:
-    text = _environ(entry).get("SLURM_JOB_ID", "")
-    return Belonging(job_id=int(text), certain=False) if _JOB_ID.fullmatch(text) else None
+def _by_argument(pids: Sequence[int], proc: Path) -> dict[int, Belonging]:
+    """Return the jobs that processes name in their environment; none if the kernel gives one of them too late."""
+
+    def named() -> dict[int, int]:
+        words = {pid: _environ_of(pid, proc).get("SLURM_JOB_ID", "") for pid in pids}
+        return {pid: int(word) for pid, word in words.items() if _JOB_ID.fullmatch(word)}
+
+    return {pid: Belonging(job_id=job_id, certain=False) for pid, job_id in _in_time(named, pids).items()}
 
 
 def claimed_gpus(jobs: Iterable[int], *, proc: Path = PROC) -> dict[int, tuple[str, ...]]:
@@ -165,17 +186,35 @@ def claimed_gpus(jobs: Iterable[int], *, proc: Path = PROC) -> dict[int, tuple[s
         proc: Where /proc is.
     """
     wanted = frozenset(jobs)
-    named: dict[int, tuple[str, ...]] = {}
-    for pid in _pids(proc) if wanted else ():
-        with opened(pid, proc) as entry:
-            environ = {} if entry is None else _environ(entry)
-        words = (environ.get("RAD_GPUS") or environ.get("CUDA_VISIBLE_DEVICES", "")).split(",")
-        named[pid] = tuple(word for word in words if word.startswith("GPU-"))
-    found: dict[int, tuple[str, ...]] = {}
-    for pid, owner in owners_of([pid for pid, gpus in named.items() if gpus], proc=proc).items():
+    tasks: dict[int, list[int]] = {}
+    for pid, owner in _shown(_pids(proc) if wanted else (), proc).items():
         if owner.certain and owner.job_id in wanted:
-            found.setdefault(owner.job_id, named[pid])
-    return found
+            tasks.setdefault(owner.job_id, []).append(pid)
+    found = {job_id: _in_time(partial(_gpus_named, pids, proc), pids) for job_id, pids in tasks.items()}
+    return {job_id: tuple(gpus) for job_id, gpus in found.items() if gpus}
+
+
+def _gpus_named(pids: Iterable[int], proc: Path) -> dict[str, None]:
+    """Return the GPUs that the first of these processes to name some names."""
+    for pid in pids:
+        environ = _environ_of(pid, proc)
+        words = (environ.get("RAD_GPUS") or environ.get("CUDA_VISIBLE_DEVICES", "")).split(",")
+        if gpus := dict.fromkeys(word for word in words if word.startswith("GPU-")):
+            return gpus
+    return {}
+
+
+def _in_time(read: Callable[[], dict[T, U]], pids: Sequence[int]) -> dict[T, U]:
+    """Return what a child reads of users' processes; nothing if one of them keeps it waiting."""
+    try:
+        return marshal.loads(in_child(lambda: marshal.dumps(read()), timeout_s=_ENVIRON_S)) if pids else {}
+    except ChildError:
+        return {}
+
+
+def _environ_of(pid: int, proc: Path) -> dict[str, str]:
+    with opened(pid, proc) as entry:
+        return {} if entry is None else _environ(entry)
 
 
 def _entries(proc: Path) -> Iterator[ProcFolder]:
@@ -197,5 +236,6 @@ def _names(folder: Path) -> list[str]:
 
 
 def _environ(entry: ProcFolder) -> dict[str, str]:
-    parts = entry.read("environ").decode(errors="replace").split("\0")
+    """Return whole variables: of one that is cut at the end of what is read, the rest is unknown."""
+    parts = entry.read("environ").decode(errors="replace").split("\0")[:-1]
     return dict(part.partition("=")[::2] for part in parts if "=" in part)

@@ -11,7 +11,9 @@ import pytest
 from fakes import FakeClock
 
 from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.config.load import Paths
 from slurm_plugin.core.process.identity import Process
+from slurm_plugin.guard.notify import notify
 from slurm_plugin.guard.stop import ROUNDS, end_job, stop
 from slurm_plugin.guard.violation import Violation
 from slurm_plugin.slurm.node.processes import processes_of
@@ -106,3 +108,30 @@ def test_one_that_shows_no_environment_at_one_look_is_ended_at_the_next(
 
     assert end_job(987001, USER, SystemClock(), processes=processes)
     assert jobs[0].wait(within(5)) == -9
+
+
+def test_on_a_node_without_a_pid_left_every_job_is_stopped(
+    jobs: list[subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first job's error kept the guard from stopping the others of the sample."""
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    for job_id, one in ((987001, jobs[0]), (987002, jobs[1])):
+        found = Process.running(one.pid)
+        assert found is not None
+        violation = Violation(
+            kind="memory",
+            gpu="GPU-0",
+            job_id=job_id,
+            user_id=USER,
+            used_bytes=2,
+            limit_bytes=1,
+            free_bytes=0,
+            processes=(found,),
+        )
+        stop(violation)
+        notify(violation, Paths())
+    assert [one.wait(within(5)) for one in jobs[:2]] == [-9, -9]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import logging
 import os
@@ -327,6 +328,36 @@ def test_trouble_is_said_once_and_its_end_too(bench: Bench, caplog: pytest.LogCa
         "all is well again",
     ]
     assert bench.clock.slept == [1.0] * 6
+
+
+def test_a_bug_in_a_sample_ends_no_monitor(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    stopped: list[int] = []
+
+    def trace(*_: object, **__: object) -> dict[int, Traced]:
+        if len(bench.clock.slept) == 2:
+            stopped.append(1)
+        raise ValueError("a mount point of a user's")
+
+    monkeypatch.setattr(bench.finder, "trace", trace)
+    watch(bench.monitor, bench.clock, stopped=stopped)
+    assert [bool(record.exc_info) for record in caplog.records] == [True], "logged once, with its traceback"
+
+
+def test_a_record_that_cannot_be_removed_ends_no_monitor(bench: Bench, monkeypatch: pytest.MonkeyPatch):
+    """As in a folder that is read-only by now, even of a record that its Epilog took before."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    bench.sample(gpu(0.5, {11: GIB}))
+    forget_job(bench.run, 1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refused)
+        bench.monitor._forget(bench.clock.now_s())
+    bench.sample(gpu(0.5, {11: GIB}))
+    assert bench.usage(1).samples == 1
 
 
 def test_exporter_gets_every_sample(bench: Bench):

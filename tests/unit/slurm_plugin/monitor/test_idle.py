@@ -38,13 +38,21 @@ def gpu(smact: float | None, *pids: int, uuid: str = "GPU-a") -> GpuReading:
 
 
 def idle_after(
-    reading: GpuReading, cpu_rates: Mapping[int, float], *, seconds: int = HOUR_S
+    reading: GpuReading, cpu_rates: Mapping[int, float], *, seconds: int = HOUR_S, set_s: float = 0.0
 ) -> dict[int, float]:
-    """Return how long each job has been idle after so many seconds of the same, by its processes' CPU rates."""
+    """Return how long each job has been idle after so many seconds of the same, by its processes' CPU rates.
+
+    Args:
+        reading: The GPU.
+        cpu_rates: CPU seconds a second, by pid.
+        seconds: For how long.
+        set_s: By how much the clock is set before the last reading.
+    """
     usages: dict[int, JobUsage] = {}
     for second in range(0, seconds + 1, 5):
         cpu_s = {pid: rate * second for pid, rate in cpu_rates.items()}
-        usages |= add_readings(usages, [reading], OWNERS, energy_j={}, now_s=float(second), cpu_s=cpu_s)
+        now_s = second + (set_s if second == seconds else 0.0)
+        usages |= add_readings(usages, [reading], OWNERS, energy_j={}, now_s=now_s, cpu_s=cpu_s)
     return {job: usage.idle_s for job, usage in usages.items()}
 
 
@@ -56,6 +64,13 @@ def test_alone_the_gpu_shows_it_whatever_the_cpu_does() -> None:
 def test_next_to_others_the_cpu_shows_it() -> None:
     found = idle_after(gpu(0.8, 11, 21), {11: 0.9, 21: LEAST_CPU / 3})
     assert found[2] == HOUR_S and found[1] < 10, "a notebook next to a training"
+
+
+@pytest.mark.parametrize("set_s", [2.0 * HOUR_S, -2.0 * HOUR_S])
+def test_a_clock_that_is_set_makes_no_job_idle_and_none_busy(set_s: float) -> None:
+    """`idle_action` ended a training next to others, once the clock was set ahead."""
+    found = idle_after(gpu(0.8, 11, 21), {11: 0.9, 21: LEAST_CPU / 3}, set_s=set_s)
+    assert found[2] == pytest.approx(HOUR_S, abs=6) and found[1] < 10
 
 
 def test_without_activity_the_cpu_shows_it() -> None:

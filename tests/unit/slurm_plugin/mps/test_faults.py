@@ -75,6 +75,12 @@ def test_a_user_who_connects_in_a_loop_fills_no_disk(tmp_path: Path):
     assert [one[0] for one in watch.faults()["GPU-a", "1000"]] == [7]
 
 
+def test_a_fault_is_found_before_thousands_of_connections(tmp_path: Path):
+    path, watch = log_of(tmp_path), LogWatch(tmp_path / "mps")
+    append(path, RECORDED + "[2026-11-27 03:45:51.725 Control   876] NEW CLIENT 923 from user 0\n" * 10_000)
+    assert watch.faults() == {("GPU-a", "1000"): (FAULT,)}
+
+
 def test_a_log_that_went_with_its_daemon(tmp_path: Path):
     path, watch = log_of(tmp_path), LogWatch(tmp_path / "mps")
     append(path, "a line\n")

@@ -62,6 +62,16 @@ def test_the_first_job_starts_a_daemon_of_roots_for_its_user_alone(setup: Setup)
         assert as_user(4711, *argv) != 0, argv
 
 
+def test_no_user_can_hold_a_servers_lock(setup: Setup):
+    """Every job on it, whoever's, started without MPS and limit, and no Epilog could release it."""
+    lock = setup.place(user_id=4711).with_suffix(".lock")
+    lock.parent.mkdir(parents=True)
+    lock.touch(mode=0o644)  # an older release's
+    setup.acquire(1, user_id=4711)
+    for user_id in (4711, 4712):
+        assert as_user(user_id, "flock", "--nonblock", str(lock), "true") != 0
+
+
 def test_without_access_control_lists_the_job_runs_without_mps(setup: Setup, monkeypatch: pytest.MonkeyPatch):
     def refuse(*args: object) -> None:
         raise OSError(errno.ENOTSUP, "Operation not supported")

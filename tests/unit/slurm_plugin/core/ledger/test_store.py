@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from slurm_plugin.core.errors import LedgerError
 from slurm_plugin.core.files.two_slots import SLOT_BYTES
 from slurm_plugin.core.ledger.ledger import Ledger
 from slurm_plugin.core.ledger.store import LedgerStore, boot_id
+from slurm_plugin.core.process.child import Child
 from slurm_plugin.core.records.node import Allocation
 from slurm_plugin.core.units import GIB
 
@@ -190,6 +192,26 @@ def test_the_lock_is_waited_for_no_longer_than_allowed(tmp_path: Path) -> None:
         pytest.fail("two holders of one lock")
     with waiting.locked(Deadline(clock, 0.5)):
         assert clock.slept
+
+
+def test_a_child_of_another_thread_keeps_no_lock(tmp_path: Path) -> None:
+    def wait() -> bytes:
+        time.sleep(60)
+        return b""
+
+    with store_in(tmp_path).locked(deadline()):
+        child = Child(wait, timeout_s=60)
+    with store_in(tmp_path).reconciling() as free:
+        other = Child(wait, timeout_s=60)
+    try:
+        with (
+            store_in(tmp_path).locked(Deadline(FakeClock(), 0.0)),
+            store_in(tmp_path).reconciling() as again,
+        ):
+            assert free and again
+    finally:
+        for each in (child, other):
+            os.kill(each._pid, signal.SIGKILL)
 
 
 def test_the_holder_of_the_lock_goes_first_and_only_while_it_holds_it(tmp_path: Path) -> None:

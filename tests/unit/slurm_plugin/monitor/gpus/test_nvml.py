@@ -129,6 +129,11 @@ def test_xids_decide_where_there_is_no_recovery_action(xid: int, healthy: bool):
     assert (reading.counters.xid, reading.healthy) == (xid, healthy)
 
 
+def test_no_later_xid_makes_a_gpu_healthy():
+    reading = read_one(FakeGpu(recovery=None, xids=[48, 45, 45, 13]))
+    assert (reading.counters.xid, reading.healthy) == (13, False)
+
+
 def test_without_events_there_is_no_xid():
     assert read_one(FakeGpu(xids=[79]), events=False).counters.xid is None
 

@@ -78,6 +78,16 @@ def test_a_folder_below_a_users_is_none_whatever_its_name(tmp_path: Path, versio
     assert node.job_in(job) is None
 
 
+@pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_no_name_of_a_users_begins_a_line(tmp_path: Path, end: str) -> None:
+    """Seen on Linux 6.18: the kernel writes these as they are, in names of cgroups and of mount points."""
+    node = Cgroups(tmp_path, f"{SCOPE}/job_42")
+    with (node.proc / "self" / "mountinfo").open("ab") as file:
+        file.write(f"31 25 0:27 / /scratch/x{end}y rw,nosuid - fuse.x x rw,user_id=1000\n".encode())
+    assert node.job_in(f"/user@1000.service/x{end}0::{SCOPE}/job_42") is None
+    assert node.job_in(f"{SCOPE}/job_42/x{end}y") == 42
+
+
 def test_a_folder_that_is_not_there_or_a_hierarchy_that_is_not_mounted_is_none(tmp_path: Path) -> None:
     node = Cgroups(tmp_path)
     assert node.job_in(f"{SCOPE}/job_42") is None

@@ -8,6 +8,7 @@ import pytest
 from fake_proc import process, slurmstepd
 
 from slurm_plugin.core.clock import SystemClock
+from slurm_plugin.core.process.identity import LONGEST
 from slurm_plugin.slurm.node.daemons import Belonging
 from slurm_plugin.slurm.node.processes import (
     claimed_gpus,
@@ -51,6 +52,27 @@ def test_a_word_that_is_no_job_id_names_no_job(tmp_path: Path, word: str) -> Non
     slurmstepd(tmp_path, 4, f"{word}.batch")
     assert owners_of([3, 4], proc=tmp_path) == {}
     assert processes_of(43, 1000, proc=tmp_path) == () and living_jobs(proc=tmp_path) == frozenset()
+
+
+def test_a_job_id_that_is_cut_names_no_job(tmp_path: Path) -> None:
+    begins = {"A": "x" * (LONGEST - len("A=\0SLURM_JOB_ID=43"))}
+    process(tmp_path, 3, users=USER, environment={**begins, "SLURM_JOB_ID": "4321"})
+    process(tmp_path, 4, users=USER, environment={**begins, "SLURM_JOB_ID": "4"})
+    assert owners_of([3, 4], proc=tmp_path) == {4: said(4)}
+
+
+def test_an_environment_that_is_never_given_keeps_no_job_waiting(tmp_path: Path) -> None:
+    """As of a process inside mmap(2) of a file that its user's file server never writes (seen on Linux 6.18)."""
+    slurmstepd(tmp_path, 10, "41.batch")
+    process(tmp_path, 11, parent=10, users=USER, environment={"CUDA_VISIBLE_DEVICES": "GPU-a"})
+    slurmstepd(tmp_path, 20, "42.batch")
+    for pid, parent in ((21, 20), (31, 1)):
+        environ = process(tmp_path, pid, parent=parent, users=USER) / "environ"
+        environ.unlink()
+        os.mkfifo(environ)
+    assert owners_of([11, 21, 31], proc=tmp_path) == {11: certain(41), 21: certain(42)}
+    assert {one.pid for one in processes_of(42, 1000, proc=tmp_path)} == {21}
+    assert claimed_gpus([41, 42], proc=tmp_path) == {41: ("GPU-a",)}
 
 
 def test_no_proc_is_no_jobs(tmp_path: Path) -> None:
