@@ -25,16 +25,13 @@ def with_server(demand: Demand, node: Node, job: HookJob, settings: PartitionCon
     under_mps = node.config.features.mps and settings.sharing == "mps" and settings.policy != "exclusive"
     if not under_mps or demand.kind != "shared" or demand.gpus > 1:
         return demand
-    scope, apart = settings.mps_server, ""
-    if scope != "user" and not demand.own_server:
-        apart = _quarantine(node, demand)
-    if apart:
-        scope = "user"
-    account = _account(node, job) if scope == "account" and not demand.own_server else ""
+    with_others = settings.mps_server != "user" and not demand.own_server
+    apart = _quarantine(node, demand) if with_others else ""
+    scope = "user" if apart else settings.mps_server
     key = server_key(
         scope,
         user_id=demand.user_id,
-        account=account,
+        account=_account(node, job) if with_others and scope == "account" else "",
         job_id=demand.job_id,
         own=demand.own_server,
     )
