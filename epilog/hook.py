@@ -10,11 +10,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from epilog.ended import is_reported, note_ended
 from epilog.evidence import read_evidence
 from epilog.notes import peak_note, reason_note, write_note
 from epilog.outcome import ending_of, judge
-from epilog.over import is_reported, over
-from epilog.quarantine import apart
+from epilog.quarantine import record_fault
 from epilog.run_record import keep_run, run_of
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.comments.admin_comment import Note
@@ -88,7 +88,7 @@ def _end_managed(
     try:
         if report and node.config.mode != "off":
             _report(job, node, allocation, log)
-        over(job, node, reported=True)
+        note_ended(job, node, reported=True)
     except (RadError, OSError) as exc:
         log.write(EventKind.NOT_REPORTED, str(exc))
     finally:
@@ -137,7 +137,7 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
         return Exit.OK
     _release(job, node, log, RESCUE_LOCK_S)  # first: the record may be what did not end
     _end_record(job, node, reported=True)
-    over(job, node, reported=True)
+    note_ended(job, node, reported=True)
     forget_job(node.run, job.job_id)
     forget_outputs(node.run, job.job_id)
     log.write(EventKind.OUT_OF_TIME, why)
@@ -167,7 +167,7 @@ def _end_record(job: HookJob, node: Node, *, reported: bool) -> None:
     file = node.job_file(job.job_id)
     placed = file.read(boot_id=node.store.boot_id).allocation
     if placed is None or placed.restart <= job.restart or not job.gpu_indices:
-        over(job, node, reported=reported, placed=placed)
+        note_ended(job, node, reported=reported, placed=placed)
         file.remove()
 
 
@@ -226,7 +226,7 @@ def _report(job: HookJob, node: Node, allocation: Allocation | None, log: HookLo
     usage = read_job(node.run, job.job_id)
     outcome = judge(read_evidence(job, node, allocation=allocation, usage=usage, log=log))
     settings = node.config.partition(job.partition)
-    quarantine = apart(job, node, allocation, outcome, settings)
+    quarantine = record_fault(job, node, allocation, outcome, settings)
     if quarantine:
         outcome = replace(outcome, evidence=quarantine)
     log.write_event(ending_of(outcome))

@@ -153,7 +153,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
     result = place_job(
         context_of(node, job, demanded, settings, soon=Deadline(node.clock, SOON_S - log.age_s())),
         start_mps=lambda placed: mps_of(node, job, placed, settings, demanded, log),
-        requeue=lambda placed: _requeued_as_unenforced(node, job, placed, log),
+        requeue=lambda placed: _requeue_unenforced(node, job, placed, log),
     )
     if result.requeued:
         return
@@ -193,7 +193,7 @@ def _choice(wanted: SourcedDemand, result: AttemptResult) -> str:
     return f"{source} {demand.kind}: {' '.join(placement.gpus)} {placement.reason}{apart}"
 
 
-def _requeued_as_unenforced(node: Node, job: HookJob, placed: Placed, log: HookLog) -> bool:
+def _requeue_unenforced(node: Node, job: HookJob, placed: Placed, log: HookLog) -> bool:
     """Requeue a job because the guard is away and its limit would not be enforced; that happens a few times at most."""
     from prolog.requeue import may_requeue
 

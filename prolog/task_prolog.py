@@ -89,10 +89,10 @@ def _not_placed(job_id: int, file: JobFile, config: Config, *, is_script: bool) 
     refusal = file.refusal()
     if refusal is not None:
         return refusal
-    if file.unplaced() and goes_back(job_id, config, os.environ):
+    if file.unplaced() and requeue_unplaced(job_id, config, os.environ):
         return "its Prolog was killed, and the job is requeued"
     if without_prolog(job_id, config, os.environ, is_script=is_script):
-        back = requeued(job_id, os.environ, most=MOST_TIMES)
+        back = requeue(job_id, os.environ, most=MOST_TIMES)
         return f"{WHY}; {'the job is requeued' if back else 'resubmit it'}"
     return None
 
@@ -103,7 +103,7 @@ def _not_as_booked(job_id: int, file: JobFile, variables: Mapping[str, str], con
     problem = mismatch(os.environ, booked)
     if problem is None or has_booked(job_id, booked, config):
         return None
-    back = of_an_earlier_job(file, job_id, booked, config) and requeued(job_id, os.environ, most=1)
+    back = of_an_earlier_job(file, job_id, booked, config) and requeue(job_id, os.environ, most=1)
     return f"{problem}; {'the job is requeued' if back else 'cancel the job and resubmit it'}"
 
 
@@ -171,7 +171,7 @@ def rerun_line(note: Note | None, restarts: int) -> str:
     return f"run {restarts + 1} of this job; run {restarts}: {note.detail}"
 
 
-def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
+def requeue_unplaced(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
     """Requeue a job whose Prolog was killed, with the user's rights; return whether it waits again.
 
     A job runs as Slurm would have run it if rad.toml does not manage its partition, if it was requeued often enough,
@@ -186,10 +186,10 @@ def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
 
     settings = config.partition(task.get("SLURM_JOB_PARTITION", ""))
     managed = config.places and settings and settings.collocate
-    return bool(managed) and requeued(job_id, task, most=MOST_FOR_FAULTS)
+    return bool(managed) and requeue(job_id, task, most=MOST_FOR_FAULTS)
 
 
-def requeued(job_id: int, task: Mapping[str, str], *, most: int) -> bool:
+def requeue(job_id: int, task: Mapping[str, str], *, most: int) -> bool:
     """Requeue a job, with the user's rights; return whether it waits again.
 
     Args:
