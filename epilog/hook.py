@@ -193,12 +193,12 @@ def _continues(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
     Epilog may be the later run's: a requeue raises it first. Without GPUs the Epilog has the data of another job.
     """
     allocation = node.store.read().ledger.of_job(job.job_id)
-    if allocation is None or (job.gpu_indices and allocation.restart < job.restart):
+    if allocation is None:
         return False
-    if not job.gpu_indices or allocation.restart == job.restart:
-        if job.gpu_indices and job.restart == 0:
-            return False
-        from epilog.continues import goes_on  # an ordinary job ends without reading /proc
+    if not job.gpu_indices or allocation.restart <= job.restart:
+        if job.gpu_indices and (allocation.restart < job.restart or not job.restart):
+            return False  # an ordinary job ends without reading /proc
+        from epilog.continues import goes_on
 
         if not goes_on(allocation, node, ask=ask):
             return False
