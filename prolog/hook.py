@@ -12,7 +12,7 @@ from contextlib import suppress
 from prolog.attempts import AttemptResult, place_job
 from prolog.demand import SourcedDemand, signed_booking, wanted_by
 from prolog.environment import environment_of, mps_of
-from prolog.job_server import note_apart, with_server
+from prolog.job_server import note_quarantine, with_server
 from prolog.no_gpus import why_no_start
 from prolog.place import SOON_S, Placed, context_of
 from slurm_plugin.core.booking.step_environment import task_variables
@@ -176,7 +176,7 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
             variables["RAD_SHARDS"] = str(wanted.shards)
         node.job_file(job.job_id).place(variables, placed.allocation, boot_id=node.store.boot_id)
         log.write(EventKind.PLACED, choice, policy=policy, gpus=gpus)
-        if demand.apart and (problem := note_apart(node, job, demand.apart)):
+        if demand.quarantine and (problem := note_quarantine(node, job, demand.quarantine)):
             log.write(EventKind.NOT_REPORTED, problem)
         if may_hold_old_text(job):
             from prolog.outputs import note_outputs  # most jobs have new files
@@ -189,8 +189,8 @@ def _choice(wanted: SourcedDemand, result: AttemptResult) -> str:
     """Return the words of the log on a placement: what the job may use and why, its GPUs and the reason for these."""
     placement, demand = result.placed.placement, result.demand
     source = f"{wanted.source} ({wanted.mismatch})" if wanted.mismatch else wanted.source
-    apart = f"; {demand.apart}" if demand.apart else ""
-    return f"{source} {demand.kind}: {' '.join(placement.gpus)} {placement.reason}{apart}"
+    quarantine = f"; {demand.quarantine}" if demand.quarantine else ""
+    return f"{source} {demand.kind}: {' '.join(placement.gpus)} {placement.reason}{quarantine}"
 
 
 def _requeue_unenforced(node: Node, job: HookJob, placed: Placed, log: HookLog) -> bool:
