@@ -20,7 +20,7 @@ from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
 from slurm_plugin.core.config.last_good import InForce, config_in_force
-from slurm_plugin.core.config.load import Config, PartitionConfig
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.config.timed_read import TimelyFile
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.exits import Exit
@@ -29,7 +29,7 @@ from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.requeued_jobs import waiting_jobs
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
-from slurm_plugin.core.records.node import Allocation, Outcome, Recovery
+from slurm_plugin.core.records.node import Allocation, Outcome
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.recovery.classify import as_allocated, next_attempt, unsigned
 from slurm_plugin.monitor.window import JobUsage, forget_job, read_job
@@ -242,8 +242,15 @@ def _report(job: HookJob, node: Node, allocation: Allocation | None, log: HookLo
     run = run_of(job, booking, outcome, usage, now_s=node.clock.now_s())
     recovery = next_attempt(booking, outcome, settings) if node.config.features.recovery else None
     try:
-        if recovery is not None:
-            _run_again(job, node, recovery, outcome, settings, allocation, key, log)
+        if recovery is not None and node.config.mode == "observe":
+            log.write(EventKind.WOULD_RUN_AGAIN, recovery.reason)
+        elif recovery is not None:
+            from epilog.requeue import requeue_next_attempt  # an ordinary job ends without a Slurm query
+
+            ended = allocation.restart if allocation else job.restart
+            log.write_event(
+                requeue_next_attempt(job, recovery, outcome, settings, node.slurm(), restart=ended, key=key)
+            )
         elif node.config.mode == "enforce":
             _note_in_slurm(job, node, booking, outcome, usage, key, quarantined=bool(quarantine))
     except SlurmError as exc:
@@ -258,28 +265,6 @@ def _keep(run: Run, node: Node, log: HookLog) -> None:
             keep_run(node.config, run)
         except OSError as exc:
             log.write(EventKind.NOT_REPORTED, f"not remembered: {exc}")
-
-
-def _run_again(
-    job: HookJob,
-    node: Node,
-    recovery: Recovery,
-    outcome: Outcome,
-    settings: PartitionConfig,
-    allocation: Allocation | None,
-    key: bytes,
-    log: HookLog,
-) -> None:
-    """Start a job's next attempt."""
-    if node.config.mode == "observe":
-        log.write(EventKind.WOULD_RUN_AGAIN, recovery.reason)
-        return
-    from epilog.requeue import requeue_next_attempt  # an ordinary job ends without a Slurm query
-
-    restart = allocation.restart if allocation else job.restart
-    log.write_event(
-        requeue_next_attempt(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key)
-    )
 
 
 def _note_in_slurm(
