@@ -7,11 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from slurm_plugin.core.clock import Clock
+from slurm_plugin.core.comments.admin_comment import read_signed
 from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.records.node import Allocation, Diagnosis, Outcome
 from slurm_plugin.guard.incident_file import read_incidents
 from slurm_plugin.guard.incidents import Ended, diagnosis_of
 from slurm_plugin.monitor.next_sample import await_sample
+from slurm_plugin.node.node import Node
+from slurm_plugin.slurm.node.hook_env import HookJob
 
 
 def diagnose(
@@ -56,3 +60,20 @@ def diagnose(
         ended = replace(ended, server_ends=server_ends())
         diagnosis = diagnosis_of(ended, incidents, now_s=clock.now_s())
     return diagnosis
+
+
+def server_ends(node: Node, job: HookJob) -> int:
+    """Return the number of reruns because an MPS server ended; 0 if Slurm does not answer.
+
+    Args:
+        node: The node of the hook.
+        job: The job, as slurmd passes it to its hooks.
+    """
+    try:
+        view = node.slurm().job(job.job_id)
+    except SlurmError:
+        return 0
+    if view is None:
+        return 0
+    note = read_signed(view.admin_comment, job_id=job.job_id, user_id=job.user_id, key=node.key())
+    return (note.server_ends if note is not None else None) or 0

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 
 from epilog.run_record import LEAST_SAMPLES
-from epilog.slurm_queries import names, server_ends
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.errors import ConfigError
@@ -38,13 +37,11 @@ class EndEvidence:
         ending: Exit statuses, usage and booking.
         shown: The outcome that exit status and output show by themselves.
         diagnosis: The monitor's verdict; None if the job itself was the cause, it did not fail, or no monitor watched.
-        user_id: The job's user.
     """
 
     ending: Ending
     shown: Outcome
     diagnosis: Diagnosis | None = None
-    user_id: int | None = None
 
 
 def read_evidence(
@@ -64,17 +61,18 @@ def read_evidence(
         derived_exit=job.derived_exit,
         peak_bytes=usage.peak_bytes if usage else None,
         limit_bytes=allocation.booked_bytes if allocation else None,
+        user_id=job.user_id,
         job_id=job.job_id,
         requeued=allocation is not None and allocation.restart < job.restart,
     )
     failed = bool(job.exit_status or job.derived_exit)
     if not failed and (ending.requeued or not would_mislead(allocation, usage)):
-        return EndEvidence(ending=ending, shown=classify(ending, (), ()), user_id=job.user_id)
+        return EndEvidence(ending=ending, shown=classify(ending, (), ()))
     tails = _tails(job, node, failed=failed)
     shown = shown_by(ending, tails, site_patterns(node.config), log)
     diagnosis = None
     if failed and allocation is not None:
-        from epilog.diagnosis import diagnose  # an ordinary job ends without it
+        from epilog.diagnosis import diagnose, server_ends  # an ordinary job ends without it
 
         diagnosis = diagnose(
             allocation,
@@ -84,15 +82,15 @@ def read_evidence(
             left_s=usage.last_s if usage else None,
             server_ends=partial(server_ends, node, job),
         )
-    return EndEvidence(ending=ending, shown=shown, diagnosis=diagnosis, user_id=job.user_id)
+    return EndEvidence(ending=ending, shown=shown, diagnosis=diagnosis)
 
 
 def _tails(job: HookJob, node: Node, *, failed: bool) -> tuple[str, ...]:
-    """Return the ends of a job's output files; Slurm is queried for names only if they are needed."""
+    """Return the ends of a job's output files."""
     # An ordinary job ends without its output being read.
     from epilog.tails import read_tails
     from slurm_plugin.slurm.node.output_before import recall
-    from slurm_plugin.slurm.node.output_files import expected_outputs, names_matter
+    from slurm_plugin.slurm.node.output_files import expected_outputs, names_of
     from slurm_plugin.slurm.node.owner import Identity
 
     def tails_of(known: Mapping[str, str]) -> tuple[str, ...]:
@@ -104,7 +102,7 @@ def _tails(job: HookJob, node: Node, *, failed: bool) -> tuple[str, ...]:
         )
 
     tails = () if failed else tails_of({})
-    return tails or tails_of(names(node, job) if names_matter(job) else {})
+    return tails or tails_of(names_of(job, node.slurm))
 
 
 def would_mislead(allocation: Allocation | None, usage: JobUsage | None) -> bool:

@@ -10,17 +10,17 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+from epilog.ended import is_reported, note_ended
 from epilog.evidence import read_evidence
 from epilog.notes import peak_note, reason_note, write_note
 from epilog.outcome import ending_of, judge
-from epilog.over import is_reported, over
-from epilog.quarantine import apart
+from epilog.quarantine import record_fault
 from epilog.run_record import keep_run, run_of
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.comments.admin_comment import Note
 from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
 from slurm_plugin.core.config.last_good import InForce, config_in_force
-from slurm_plugin.core.config.load import Config, PartitionConfig
+from slurm_plugin.core.config.load import Config
 from slurm_plugin.core.config.timed_read import TimelyFile
 from slurm_plugin.core.errors import ConfigError, RadError, SlurmError
 from slurm_plugin.core.exits import Exit
@@ -29,7 +29,7 @@ from slurm_plugin.core.ledger.job_file import JobFile
 from slurm_plugin.core.ledger.requeued_jobs import waiting_jobs
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
-from slurm_plugin.core.records.node import Allocation, Outcome, Recovery
+from slurm_plugin.core.records.node import Allocation, Outcome
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.recovery.classify import as_allocated, next_attempt, unsigned
 from slurm_plugin.monitor.window import JobUsage, forget_job, read_job
@@ -88,7 +88,7 @@ def _end_managed(
     try:
         if report and node.config.mode != "off":
             _report(job, node, allocation, log)
-        over(job, node, reported=True)
+        note_ended(job, node, reported=True)
     except (RadError, OSError) as exc:
         log.write(EventKind.NOT_REPORTED, str(exc))
     finally:
@@ -137,7 +137,7 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
         return Exit.OK
     _release(job, node, log, RESCUE_LOCK_S)  # first: the record may be what did not end
     _end_record(job, node, reported=True)
-    over(job, node, reported=True)
+    note_ended(job, node, reported=True)
     forget_job(node.run, job.job_id)
     forget_outputs(node.run, job.job_id)
     log.write(EventKind.OUT_OF_TIME, why)
@@ -167,7 +167,7 @@ def _end_record(job: HookJob, node: Node, *, reported: bool) -> None:
     file = node.job_file(job.job_id)
     placed = file.read(boot_id=node.store.boot_id).allocation
     if placed is None or placed.restart <= job.restart or not job.gpu_indices:
-        over(job, node, reported=reported, placed=placed)
+        note_ended(job, node, reported=reported, placed=placed)
         file.remove()
 
 
@@ -193,12 +193,12 @@ def _continues(job: HookJob, node: Node, log: HookLog, *, ask: bool) -> bool:
     Epilog may be the later run's: a requeue raises it first. Without GPUs the Epilog has the data of another job.
     """
     allocation = node.store.read().ledger.of_job(job.job_id)
-    if allocation is None or (job.gpu_indices and allocation.restart < job.restart):
+    if allocation is None:
         return False
-    if not job.gpu_indices or allocation.restart == job.restart:
-        if job.gpu_indices and job.restart == 0:
-            return False
-        from epilog.continues import goes_on  # an ordinary job ends without reading /proc
+    if not job.gpu_indices or allocation.restart <= job.restart:
+        if job.gpu_indices and (allocation.restart < job.restart or not job.restart):
+            return False  # an ordinary job ends without reading /proc
+        from epilog.continues import goes_on
 
         if not goes_on(allocation, node, ask=ask):
             return False
@@ -226,7 +226,7 @@ def _report(job: HookJob, node: Node, allocation: Allocation | None, log: HookLo
     usage = read_job(node.run, job.job_id)
     outcome = judge(read_evidence(job, node, allocation=allocation, usage=usage, log=log))
     settings = node.config.partition(job.partition)
-    quarantine = apart(job, node, allocation, outcome, settings)
+    quarantine = record_fault(job, node, allocation, outcome, settings)
     if quarantine:
         outcome = replace(outcome, evidence=quarantine)
     log.write_event(ending_of(outcome))
@@ -242,8 +242,15 @@ def _report(job: HookJob, node: Node, allocation: Allocation | None, log: HookLo
     run = run_of(job, booking, outcome, usage, now_s=node.clock.now_s())
     recovery = next_attempt(booking, outcome, settings) if node.config.features.recovery else None
     try:
-        if recovery is not None:
-            _run_again(job, node, recovery, outcome, settings, allocation, key, log)
+        if recovery is not None and node.config.mode == "observe":
+            log.write(EventKind.WOULD_RUN_AGAIN, recovery.reason)
+        elif recovery is not None:
+            from epilog.requeue import requeue_next_attempt  # an ordinary job ends without a Slurm query
+
+            ended = allocation.restart if allocation else job.restart
+            log.write_event(
+                requeue_next_attempt(job, recovery, outcome, settings, node.slurm(), restart=ended, key=key)
+            )
         elif node.config.mode == "enforce":
             _note_in_slurm(job, node, booking, outcome, usage, key, quarantined=bool(quarantine))
     except SlurmError as exc:
@@ -258,28 +265,6 @@ def _keep(run: Run, node: Node, log: HookLog) -> None:
             keep_run(node.config, run)
         except OSError as exc:
             log.write(EventKind.NOT_REPORTED, f"not remembered: {exc}")
-
-
-def _run_again(
-    job: HookJob,
-    node: Node,
-    recovery: Recovery,
-    outcome: Outcome,
-    settings: PartitionConfig,
-    allocation: Allocation | None,
-    key: bytes,
-    log: HookLog,
-) -> None:
-    """Start a job's next attempt."""
-    if node.config.mode == "observe":
-        log.write(EventKind.WOULD_RUN_AGAIN, recovery.reason)
-        return
-    from epilog.requeue import requeue_next_attempt  # an ordinary job ends without a Slurm query
-
-    restart = allocation.restart if allocation else job.restart
-    log.write_event(
-        requeue_next_attempt(job, recovery, outcome, settings, node.slurm(), restart=restart, key=key)
-    )
 
 
 def _note_in_slurm(

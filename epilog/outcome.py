@@ -20,7 +20,7 @@ def judge(evidence: EndEvidence) -> Outcome:
     shown, diagnosis = evidence.shown, evidence.diagnosis
     if diagnosis is None:
         return shown
-    outcome = classify(replace(evidence.ending, diagnosis=diagnosis, user_id=evidence.user_id), (), ())
+    outcome = classify(replace(evidence.ending, diagnosis=diagnosis), (), ())
     return replace(outcome, attempted_bytes=shown.attempted_bytes, server_ends=diagnosis.server_ends)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from slurm_plugin.mps.quarantine import Caused
 
 
-def apart(
+def record_fault(
     job: HookJob,
     node: Node,
     allocation: Allocation | None,

@@ -83,7 +83,7 @@ def requeue_next_attempt(
     )
     if outcome.kind not in ("victim", "idle"):  # these are rerun unchanged
         change = _with_request(change, view, recovery.booking, outcome, available, key)
-    return _updated(control, job.job_id, change, recovery.reason)
+    return _update(control, job.job_id, change, recovery.reason)
 
 
 def _never_again(view: JobView | None, job: HookJob) -> str:
@@ -109,7 +109,7 @@ def _too_late(view: JobView, restart: int) -> str:
     return "" if ends or is_requeued else f"it is {view.state} after {view.restarts} restarts by now"
 
 
-def _updated(control: SlurmControl, job_id: int, change: JobChange, reason: str) -> LogEvent:
+def _update(control: SlurmControl, job_id: int, change: JobChange, reason: str) -> LogEvent:
     """Change the requeued job, without its request if Slurm refuses that, and return the outcome."""
     try:
         control.update(job_id, change)

@@ -18,6 +18,7 @@ from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.clock import Deadline
 from slurm_plugin.core.comments.admin_comment import read_note
 from slurm_plugin.core.comments.signed_comment import read_key, read_signed_booking
+from slurm_plugin.core.units import counted
 from slurm_plugin.monitor.gpus.telemetry import Telemetry
 
 NODE_NAME = "n0"
@@ -170,7 +171,7 @@ class Demo:
             shards = count_of(parse_gres(fields.get("TresPerNode")), "shard")
             self._shards.setdefault(job_id, []).append(shards)
             self._waited.setdefault(job_id, []).append(self._cluster.clock.monotonic_s() - self._start_s)
-            self._say(f"{self._clock()} {name} runs ({f'{shards} shards' if shards else 'whole GPUs'})")
+            self._say(f"{self._clock()} {name} runs ({counted(shards, 'shard') if shards else 'whole GPUs'})")
         elif state == "PENDING" and restarts:
             self._say(
                 f"{self._clock()} {name} is back in the queue: {why_back(fields.get('AdminComment', ''))}"

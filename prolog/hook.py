@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from prolog.attempts import place_job
-from prolog.demand import signed_booking, wanted_by
+from prolog.attempts import AttemptResult, place_job
+from prolog.demand import SourcedDemand, signed_booking, wanted_by
 from prolog.environment import environment_of, mps_of
-from prolog.job_server import note_apart, with_server
+from prolog.job_server import note_quarantine, with_server
 from prolog.no_gpus import why_no_start
 from prolog.place import SOON_S, Placed, context_of
 from slurm_plugin.core.booking.step_environment import task_variables
@@ -23,7 +23,7 @@ from slurm_plugin.core.config.timed_read import TimelyFile
 from slurm_plugin.core.errors import LedgerError, RadError
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.ledger.ended_runs import EndedRuns
-from slurm_plugin.core.ledger.requeued_jobs import end_waiting
+from slurm_plugin.core.ledger.requeued_jobs import Lack, end_waiting
 from slurm_plugin.core.logs.events import EventKind
 from slurm_plugin.core.logs.hook_log import HookLog
 from slurm_plugin.node.node import Node
@@ -57,10 +57,8 @@ def work(rad_toml: TimelyFile, *, started_s: float) -> int:
             log.write(EventKind.LAST_GOOD_SETTINGS, found.trouble)
         _managed(node, job, settings, log)
     elif node.config.mode == "enforce" and (reason := why_no_start(node, job)) is not None:
-        from prolog.requeue import requeue
-
         log = node.log("prolog", job, started_s=started_s)
-        log.write_event(requeue(node, job, reason, refuse=True))
+        _requeue(node, job, log, reason, refuse=True)
         log.write(EventKind.END)
     return Exit.OK
 
@@ -95,7 +93,7 @@ def _managed(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) 
         _start(node, job, settings, log)
     except LedgerError as exc:
         _give_up(node, job, log, str(exc))
-        _requeue(node, job, log, str(exc))
+        _requeue_unplaced(node, job, log, str(exc))
     except Exception as exc:  # noqa: BLE001 - a bug in RAD must not keep the job from running
         _give_up(node, job, log, str(exc) if isinstance(exc, RadError | OSError) else repr(exc))
     log.write(EventKind.END)
@@ -120,16 +118,28 @@ def rescue(rad_toml: TimelyFile, why: str, *, started_s: float) -> int:
     log = node.log("prolog", job, started_s=started_s)
     _give_up(node, job, log, why)
     log.write(EventKind.OUT_OF_TIME, why)
-    _requeue(Node.here(config, os.environ), job, log, why)
+    _requeue_unplaced(Node.here(config, os.environ), job, log, why)
     log.write(EventKind.END)
     return Exit.OK
 
 
-def _requeue(node: Node, job: HookJob, log: HookLog, why: str) -> None:
-    from prolog.requeue import may_requeue, requeue
+def _requeue_unplaced(node: Node, job: HookJob, log: HookLog, why: str) -> None:
+    """Requeue a job that an internal error kept from being placed, a few times at most."""
+    from prolog.requeue import may_requeue
 
     if node.config.mode == "enforce" and may_requeue(job):
-        log.write_event(requeue(node, job, f"its GPU could not be allocated ({why})", refuse=False))
+        _requeue(node, job, log, f"its GPU could not be allocated ({why})", refuse=False)
+
+
+def _requeue(
+    node: Node, job: HookJob, log: HookLog, reason: str, *, refuse: bool, lack: Lack | None = None
+) -> bool:
+    """Requeue a job, log the outcome, and return whether it waits again."""
+    from prolog.requeue import requeue  # most jobs start without it
+
+    event = requeue(node, job, reason, refuse=refuse, lack=lack)
+    log.write_event(event)
+    return event.kind == EventKind.REQUEUED
 
 
 def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) -> None:
@@ -143,34 +153,30 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
     result = place_job(
         context_of(node, job, demanded, settings, soon=Deadline(node.clock, SOON_S - log.age_s())),
         start_mps=lambda placed: mps_of(node, job, placed, settings, demanded, log),
-        requeue=lambda placed: _requeued_as_unenforced(node, job, placed, log),
+        requeue=lambda placed: _requeue_unenforced(node, job, placed, log),
     )
     if result.requeued:
         return
     placed, demand = result.placed, result.demand
-    gpus = placed.placement.gpus
-    source = f"{wanted.source} ({wanted.mismatch})" if wanted.mismatch else wanted.source
-    apart = f"; {demand.apart}" if demand.apart else ""
-    choice = f"{source} {demand.kind}: {' '.join(gpus)} {placed.placement.reason}{apart}"
+    gpus, choice = placed.placement.gpus, _choice(wanted, result)
     policy = settings.policy if demand.kind == "shared" else "idle"
     if node.config.mode == "observe":
         log.write(EventKind.WOULD_PLACE, choice, policy=policy, gpus=gpus)
         _mark(node, job)
     elif placed.allocation is None:
-        from prolog.requeue import lack_of, requeue
+        from prolog.requeue import lack_of
 
         lack = lack_of(placed.placement, demand, settings, now_s=node.clock.now_s())
-        log.write_event(requeue(node, job, placed.placement.reason, refuse=True, lack=lack))
+        _requeue(node, job, log, placed.placement.reason, refuse=True, lack=lack)
     else:
         end_waiting(node.run, job.job_id)
-        variables = environment_of(node, job, placed, settings, mps=result.mps or {}) | task_variables(
-            wanted.by_task
-        )
+        variables = environment_of(node, job, placed, settings, mps=result.mps or {})
+        variables |= task_variables(wanted.by_task)
         if wanted.shards is not None:
             variables["RAD_SHARDS"] = str(wanted.shards)
         node.job_file(job.job_id).place(variables, placed.allocation, boot_id=node.store.boot_id)
         log.write(EventKind.PLACED, choice, policy=policy, gpus=gpus)
-        if demand.apart and (problem := note_apart(node, job, demand.apart)):
+        if demand.quarantine and (problem := note_quarantine(node, job, demand.quarantine)):
             log.write(EventKind.NOT_REPORTED, problem)
         if may_hold_old_text(job):
             from prolog.outputs import note_outputs  # most jobs have new files
@@ -179,15 +185,19 @@ def _start(node: Node, job: HookJob, settings: PartitionConfig, log: HookLog) ->
                 note_outputs(node, job)
 
 
-def _requeued_as_unenforced(node: Node, job: HookJob, placed: Placed, log: HookLog) -> bool:
-    """Requeue a job because the guard is away and its limit would not be enforced; that happens a few times at most."""
-    from prolog.requeue import may_requeue, requeue
+def _choice(wanted: SourcedDemand, result: AttemptResult) -> str:
+    """Return the words of the log on a placement: what the job may use and why, its GPUs and the reason for these."""
+    placement, demand = result.placed.placement, result.demand
+    source = f"{wanted.source} ({wanted.mismatch})" if wanted.mismatch else wanted.source
+    quarantine = f"; {demand.quarantine}" if demand.quarantine else ""
+    return f"{source} {demand.kind}: {' '.join(placement.gpus)} {placement.reason}{quarantine}"
 
-    if not may_requeue(job):
-        return False
-    event = requeue(node, job, placed.placement.reason, refuse=False)
-    log.write_event(event)
-    return event.kind == EventKind.REQUEUED
+
+def _requeue_unenforced(node: Node, job: HookJob, placed: Placed, log: HookLog) -> bool:
+    """Requeue a job because the guard is away and its limit would not be enforced; that happens a few times at most."""
+    from prolog.requeue import may_requeue
+
+    return may_requeue(job) and _requeue(node, job, log, placed.placement.reason, refuse=False)
 
 
 def _give_up(node: Node, job: HookJob, log: HookLog, why: str) -> None:

@@ -25,20 +25,17 @@ def with_server(demand: Demand, node: Node, job: HookJob, settings: PartitionCon
     under_mps = node.config.features.mps and settings.sharing == "mps" and settings.policy != "exclusive"
     if not under_mps or demand.kind != "shared" or demand.gpus > 1:
         return demand
-    scope, apart = settings.mps_server, ""
-    if scope != "user" and not demand.own_server:
-        apart = _quarantine(node, demand)
-    if apart:
-        scope = "user"
-    account = _account(node, job) if scope == "account" and not demand.own_server else ""
+    with_others = settings.mps_server != "user" and not demand.own_server
+    quarantine = _quarantine(node, demand) if with_others else ""
+    scope = "user" if quarantine else settings.mps_server
     key = server_key(
         scope,
         user_id=demand.user_id,
-        account=account,
+        account=_account(node, job) if with_others and scope == "account" else "",
         job_id=demand.job_id,
         own=demand.own_server,
     )
-    return replace(demand, server=key, apart=apart)
+    return replace(demand, server=key, quarantine=quarantine)
 
 
 def _quarantine(node: Node, demand: Demand) -> str:
@@ -60,18 +57,18 @@ def _quarantine(node: Node, demand: Demand) -> str:
     return f"no MPS server with other users until {found.until}: {why}"
 
 
-def note_apart(node: Node, job: HookJob, apart: str) -> str:
+def note_quarantine(node: Node, job: HookJob, reason: str) -> str:
     """Write into a job's AdminComment why it shares no server with other users; return why that failed, or "".
 
     Args:
         node: This node.
         job: The job, as slurmd passes it to its hooks.
-        apart: The reason.
+        reason: Why.
     """
     from slurm_plugin.slurm.warning import warn  # few jobs are under quarantine
 
     try:
-        warn(job.job_id, apart, node.slurm(), restart=job.restart, key=node.key())
+        warn(job.job_id, reason, node.slurm(), restart=job.restart, key=node.key())
     except SlurmError as exc:
         return str(exc)
     return ""

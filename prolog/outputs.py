@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
 
@@ -10,19 +9,13 @@ from slurm_plugin.slurm.node.hook_env import HookJob
 def note_outputs(node: Node, job: HookJob) -> None:
     """Record files that an earlier run may have written to; if that fails, all of the output will count.
 
-    Slurm is queried for the job's name and array ids only where the names of such files depend on them.
-
     Args:
         node: This node.
         job: The job, as slurmd passes it to its hooks.
     """
     from slurm_plugin.slurm.node.output_before import keep, look
-    from slurm_plugin.slurm.node.output_files import expected_outputs, names_matter
+    from slurm_plugin.slurm.node.output_files import expected_outputs, names_of
     from slurm_plugin.slurm.node.owner import Identity
 
-    try:
-        names = node.slurm().names(job.job_id) if names_matter(job) else {}
-    except SlurmError:
-        names = {}
     owner = Identity(user_id=job.user_id, group_id=job.group_id, user_name=job.user_name)
-    keep(node.run, job.job_id, look(expected_outputs(job, names), owner))
+    keep(node.run, job.job_id, look(expected_outputs(job, names_of(job, node.slurm)), owner))

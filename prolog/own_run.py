@@ -111,7 +111,7 @@ def _restarts(job_id: int, config: Config) -> int:
 def _given_indices(job_id: int, config: Config) -> tuple[int, ...]:
     """Return the indices of a job's GPUs according to Slurm; nothing if it does not answer."""
     try:
-        return _slurm(config).given_indices(job_id)
+        return slurm_of(config).given_indices(job_id)
     except SlurmError:
         return ()
 
@@ -119,13 +119,20 @@ def _given_indices(job_id: int, config: Config) -> tuple[int, ...]:
 def _view(job_id: int, config: Config) -> JobView | None:
     """Return a job as Slurm has it; None if Slurm does not answer or does not know it."""
     try:
-        return _slurm(config).job(job_id)
+        return slurm_of(config).job(job_id)
     except SlurmError:
         return None
 
 
-def _slurm(config: Config) -> SlurmCommands:
+def slurm_of(config: Config, *, timeout_s: float = 3.0) -> SlurmCommands:
+    """Open Slurm by rad.toml: slurmctld's address must not come from a task's variables, which the user sets.
+
+    Args:
+        config: rad.toml.
+        timeout_s: Time for one answer.
+    """
     from slurm_plugin.slurm.commands import SlurmCommands
     from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 
-    return SlurmCommands(slurm_conf=str(find_slurm_conf(config.paths.slurm_conf, {}) or ""))
+    slurm_conf = find_slurm_conf(config.paths.slurm_conf, {})
+    return SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=timeout_s)

@@ -65,7 +65,9 @@ def requeue(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack |
             file.refuse(reason, boot_id=node.store.boot_id, now_s=node.clock.monotonic_s())
     slurm, key = node.slurm(), node.key()
     seen = _seen(slurm, job.job_id)
-    before = None if seen is None else _before(seen, job, key)
+    comment = "" if seen is None else seen.admin_comment
+    before = read_signed(comment, job_id=job.job_id, user_id=job.user_id, key=key)
+    restart = job.restart + 1
     try:
         slurm.requeue(job.job_id)
     except SlurmError as exc:
@@ -76,20 +78,18 @@ def requeue(node: Node, job: HookJob, reason: str, *, refuse: bool, lack: Lack |
         note = Note(
             event="requeued",
             start_in_s=delay_s,
-            restart=job.restart + 1,
+            restart=restart,
             position=None if seen is None else position_of(seen, before, restart=job.restart),
             server_ends=None if before is None else before.server_ends,
             detail=reason,
         )
         text = signed_note(note, job_id=job.job_id, user_id=job.user_id, key=key)
         slurm.update(job.job_id, JobChange(start_in_s=delay_s, admin_comment=text))
-        earliest_s = node.clock.now_s() + least_s
-        restart = job.restart + 1
-        begin_waiting(
-            node.run, RequeuedJob(job_id=job.job_id, earliest_s=earliest_s, restart=restart, lack=lack)
-        )
     except SlurmError as exc:
         return LogEvent(kind=EventKind.REQUEUED, detail=f"{reason}; with Slurm's default delay: {exc}")
+    earliest_s = node.clock.now_s() + least_s
+    waiting = RequeuedJob(job_id=job.job_id, earliest_s=earliest_s, restart=restart, lack=lack)
+    begin_waiting(node.run, waiting)
     return LogEvent(kind=EventKind.REQUEUED, detail=reason, facts={"start_in_s": delay_s})
 
 
@@ -98,10 +98,6 @@ def _seen(slurm: SlurmControl, job_id: int) -> Standing | None:
         return slurm.standing(job_id)
     except SlurmError:
         return None
-
-
-def _before(seen: Standing, job: HookJob, key: bytes | None) -> Note | None:
-    return read_signed(seen.admin_comment, job_id=job.job_id, user_id=job.user_id, key=key)
 
 
 def position_of(seen: Standing, before: Note | None, *, restart: int) -> QueuePosition | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from prolog.growing import growing
 from prolog.inherited import inherited, newly_set
-from prolog.own_run import MOST_TIMES, WHY, of_an_earlier_job, without_prolog
+from prolog.own_run import MOST_TIMES, WHY, of_an_earlier_job, slurm_of, without_prolog
 from prolog.task_identity import is_batch_script, own_job_id, slurmstepd_title
 from slurm_plugin.core.booking.gres_text import (
     GPU_COUNTS,
@@ -28,6 +28,7 @@ from slurm_plugin.core.booking.gres_text import (
 from slurm_plugin.core.booking.step_environment import script_variables
 from slurm_plugin.core.config.last_good import config_in_force
 from slurm_plugin.core.config.load import Config
+from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.core.exits import Exit
 from slurm_plugin.core.hooks.args import config_path
 from slurm_plugin.core.hooks.supervise import LIMITS, hook_started_s, supervised
@@ -88,10 +89,10 @@ def _not_placed(job_id: int, file: JobFile, config: Config, *, is_script: bool) 
     refusal = file.refusal()
     if refusal is not None:
         return refusal
-    if file.unplaced() and goes_back(job_id, config, os.environ):
+    if file.unplaced() and requeue_unplaced(job_id, config, os.environ):
         return "its Prolog was killed, and the job is requeued"
     if without_prolog(job_id, config, os.environ, is_script=is_script):
-        back = requeued(job_id, os.environ, most=MOST_TIMES)
+        back = requeue(job_id, os.environ, most=MOST_TIMES)
         return f"{WHY}; {'the job is requeued' if back else 'resubmit it'}"
     return None
 
@@ -102,7 +103,7 @@ def _not_as_booked(job_id: int, file: JobFile, variables: Mapping[str, str], con
     problem = mismatch(os.environ, booked)
     if problem is None or has_booked(job_id, booked, config):
         return None
-    back = of_an_earlier_job(file, job_id, booked, config) and requeued(job_id, os.environ, most=1)
+    back = of_an_earlier_job(file, job_id, booked, config) and requeue(job_id, os.environ, most=1)
     return f"{problem}; {'the job is requeued' if back else 'cancel the job and resubmit it'}"
 
 
@@ -146,13 +147,9 @@ def earlier_end(job_id: int, config: Config, task: Mapping[str, str]) -> str:
     if not restarts.isdecimal() or restarts == "0":
         return ""
     from slurm_plugin.core.comments.admin_comment import read_note
-    from slurm_plugin.core.errors import SlurmError
-    from slurm_plugin.slurm.commands import SlurmCommands
-    from slurm_plugin.slurm.files.conf_files import find_slurm_conf
 
-    slurm_conf = find_slurm_conf(config.paths.slurm_conf, {})
     try:
-        view = SlurmCommands(slurm_conf=str(slurm_conf or ""), timeout_s=ANSWER_S).job(job_id)
+        view = slurm_of(config, timeout_s=ANSWER_S).job(job_id)
     except SlurmError:
         return ""
     return rerun_line(None if view is None else read_note(view.admin_comment), int(restarts))
@@ -174,7 +171,7 @@ def rerun_line(note: Note | None, restarts: int) -> str:
     return f"run {restarts + 1} of this job; run {restarts}: {note.detail}"
 
 
-def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
+def requeue_unplaced(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
     """Requeue a job whose Prolog was killed, with the user's rights; return whether it waits again.
 
     A job runs as Slurm would have run it if rad.toml does not manage its partition, if it was requeued often enough,
@@ -189,10 +186,10 @@ def goes_back(job_id: int, config: Config, task: Mapping[str, str]) -> bool:
 
     settings = config.partition(task.get("SLURM_JOB_PARTITION", ""))
     managed = config.places and settings and settings.collocate
-    return bool(managed) and requeued(job_id, task, most=MOST_FOR_FAULTS)
+    return bool(managed) and requeue(job_id, task, most=MOST_FOR_FAULTS)
 
 
-def requeued(job_id: int, task: Mapping[str, str], *, most: int) -> bool:
+def requeue(job_id: int, task: Mapping[str, str], *, most: int) -> bool:
     """Requeue a job, with the user's rights; return whether it waits again.
 
     Args:
@@ -200,7 +197,6 @@ def requeued(job_id: int, task: Mapping[str, str], *, most: int) -> bool:
         task: The task's own environment.
         most: Number of restarts from which it is not requeued again.
     """
-    from slurm_plugin.core.errors import SlurmError
     from slurm_plugin.slurm.commands import SlurmCommands
 
     restarts = task.get("SLURM_RESTART_COUNT", "")
@@ -276,20 +272,15 @@ def has_booked(job_id: int, booked: str, config: Config) -> bool:
     """Return whether a job has what it booked, according to Slurm; False if Slurm does not answer.
 
     SLURM_SHARDS_ON_NODE may come from another job: sbatch passes on its submitter's variables, and for a job with gpu:1
-    Slurm never sets it. slurmctld's address comes from rad.toml and not from the task, whose variables the user sets.
+    Slurm never sets it.
 
     Args:
         job_id: The job.
         booked: Number of shards in its booking.
         config: rad.toml.
     """
-    from slurm_plugin.core.errors import SlurmError
-    from slurm_plugin.slurm.commands import SlurmCommands
-    from slurm_plugin.slurm.files.conf_files import find_slurm_conf
-
-    slurm_conf = find_slurm_conf(config.paths.slurm_conf, {})
     try:
-        given = parse_gres(SlurmCommands(slurm_conf=str(slurm_conf or "")).given(job_id))
+        given = parse_gres(slurm_of(config).given(job_id))
     except SlurmError:
         return False
     return bool(given) and str(count_of(given, "shard")) == booked

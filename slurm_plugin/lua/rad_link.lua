@@ -62,35 +62,34 @@ local function luasocket()
     return nil
   end
   local make = type(unix) == "table" and (unix.stream or unix.tcp or getmetatable(unix).__call) or unix
+  local function talk(connection, path, line, budget_s)
+    local end_s = socket.gettime() + budget_s
+    local function step(method, ...)
+      connection:settimeout(left_s(socket.gettime(), end_s, budget_s), "t")
+      return connection[method](connection, ...)
+    end
+    local ok, problem = step("connect", path)
+    if not ok then
+      return nil, problem, false
+    end
+    ok, problem = step("send", line)
+    if not ok then
+      return nil, problem, true
+    end
+    if connection:getfd() < FD_SETSIZE then -- else `receive` meets EAGAIN, which stays in errno
+      socket.select({ connection }, nil, left_s(socket.gettime(), end_s, budget_s))
+    end
+    local reply, why, partial = step("receive", "*l")
+    if #(reply or partial) > REPLY_LIMIT then
+      return nil, "reply too long", true
+    end
+    return reply and reply .. "\n" or why == "closed" and partial or nil, why, true
+  end
   return {
     now_s = socket.gettime,
     exchange = function(path, line, budget_s)
       local connection = assert(make())
-      local end_s = socket.gettime() + budget_s
-      local function step(method, ...)
-        connection:settimeout(left_s(socket.gettime(), end_s, budget_s), "t")
-        return connection[method](connection, ...)
-      end
-      local reply, problem, partial
-      local connected
-      reply, problem = step("connect", path)
-      connected = reply ~= nil
-      if reply then
-        reply, problem = step("send", line)
-      end
-      if reply then
-        if connection:getfd() < FD_SETSIZE then -- else `receive` meets EAGAIN, which stays in errno
-          socket.select({ connection }, nil, left_s(socket.gettime(), end_s, budget_s))
-        end
-        reply, problem, partial = step("receive", "*l")
-        if #(reply or partial) > REPLY_LIMIT then
-          reply, problem = nil, "reply too long"
-        elseif reply then
-          reply = reply .. "\n"
-        elseif problem == "closed" then
-          reply = partial
-        end
-      end
+      local reply, problem, connected = talk(connection, path, line, budget_s)
       connection:close()
       return reply, problem, connected
     end,

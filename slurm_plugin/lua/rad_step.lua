@@ -212,6 +212,35 @@ local function clear(options, option)
   end
 end
 
+-- The parts of a list of TRES that are no shards.
+local function without_shards(parts)
+  local kept = {}
+  for _, part in ipairs(parts) do
+    kept[#kept + 1] = not part:find("shard", 1, true) and part or nil
+  end
+  return kept
+end
+
+-- Ask for so many of the job's GPUs in shards, in all or for each task; the Prolog may have asked for each already.
+local function ask_for_shards(options, option, allocated, gpus, each)
+  local of_one = math.floor(allocated.shards / allocated.gpus)
+  local _, others = split(option("gres"))
+  local _, others_of_task = split(option("tres-per-task"))
+  clear(options, option)
+  bind(options, option, allocated)
+  if each and allocated.gpus > 1 then
+    others_of_task = without_shards(others_of_task)
+    others_of_task[#others_of_task + 1] = string.format("gres/shard:%d", of_one * each)
+    options["tres-bind"] = string.format("gres/shard:per_task:%d", of_one * each)
+  else
+    others[#others + 1] = string.format("shard:%d", of_one * gpus)
+  end
+  if each and (allocated.gpus > 1 or option("tres-per-task")) then
+    options["tres-per-task"] = table.concat(others_of_task, ",")
+  end
+  options.gres = table.concat(others, ",")
+end
+
 -- Convert an srun's request for GPUs into one for the job's shards.
 -- options: as cli_filter has them. option: a function that returns one as text, nil if it was not given.
 function step.rewrite(options, option)
@@ -219,10 +248,7 @@ function step.rewrite(options, option)
   local tasks = tonumber(option("ntasks")) or 1
   local job_id = (option("jobid") or os.getenv("SLURM_JOB_ID") or ""):match("^%d+$")
   local concerned = names_gpus(option) or is_unbound(options, option)
-  if not concerned or not job_id or os.getenv("SLURM_HET_SIZE") then
-    return
-  end
-  local allocated = allocation_of(job_id)
+  local allocated = concerned and job_id and not os.getenv("SLURM_HET_SIZE") and allocation_of(job_id)
   if not allocated then
     return
   end
@@ -232,41 +258,20 @@ function step.rewrite(options, option)
     return
   end
   local gpus, each = requested_gpus(option, tasks, allocated)
-  local counts = option("cpus-per-gpu") or option("ntasks-per-gpu") or option("mem-per-gpu")
-  if not (gpus and gpus > 0 or counts) or (gpus or 0) > allocated.gpus then
-    return
-  end
-  if counts then
-    if not gpus and option("ntasks-per-gpu") and tasks > 1 then
-      gpus = math.ceil(tasks / tonumber(option("ntasks-per-gpu")))
-    end
+  local tasks_of_gpu = tonumber(option("ntasks-per-gpu"))
+  local counts = option("cpus-per-gpu") or tasks_of_gpu or option("mem-per-gpu")
+  if (gpus or 0) > allocated.gpus then
+    return -- for Slurm to refuse
+  elseif counts then
+    gpus = gpus or tasks_of_gpu and tasks > 1 and math.ceil(tasks / tasks_of_gpu)
     convert(options, option, tasks, gpus or allocated.gpus, repeated)
   end
-  if not gpus then
+  if not gpus or gpus <= 0 and not counts then
     return
   elseif gpus == 1 and tasks == 1 then
     each = each or allocated.gpus > 1 and 1 or nil -- requested by node, they could be parts of several GPUs
   end
-  local of_one = math.floor(allocated.shards / allocated.gpus)
-  local _, others = split(option("gres"))
-  local _, others_of_task = split(option("tres-per-task"))
-  clear(options, option)
-  bind(options, option, allocated)
-  if each and allocated.gpus > 1 then
-    for at = #others_of_task, 1, -1 do -- the Prolog may have requested a GPU for each task already
-      if others_of_task[at]:find("shard", 1, true) then
-        table.remove(others_of_task, at)
-      end
-    end
-    others_of_task[#others_of_task + 1] = string.format("gres/shard:%d", of_one * each)
-    options["tres-bind"] = string.format("gres/shard:per_task:%d", of_one * each)
-  else
-    others[#others + 1] = string.format("shard:%d", of_one * gpus)
-  end
-  if each and option("tres-per-task") or allocated.gpus > 1 and each then
-    options["tres-per-task"] = table.concat(others_of_task, ",")
-  end
-  options.gres = table.concat(others, ",")
+  ask_for_shards(options, option, allocated, gpus, each)
 end
 
 return step

@@ -87,8 +87,8 @@ def by_hand(booking: Booking) -> Booking:
     return replace(booking, basis="requested")
 
 
-def answer(stated: UserDirectives, message: str) -> tuple[str, ...]:
-    """Return the messages of a decision: this one, or none to a user that gave RAD no directive, and expects none.
+def if_stated(stated: UserDirectives, message: str) -> tuple[str, ...]:
+    """Return the message of a decision; nothing for a user that gave RAD no directive, and expects none.
 
     Args:
         stated: The user's directives.

@@ -23,7 +23,7 @@ from __future__ import annotations
 from gpumemnet.records import replace
 from slurm_plugin.core.booking import messages as texts
 from slurm_plugin.core.booking.available_gres import AvailableGres
-from slurm_plugin.core.booking.bookings import answer, gpus_of, processes_of, shared, whole
+from slurm_plugin.core.booking.bookings import gpus_of, if_stated, processes_of, shared, whole
 from slurm_plugin.core.booking.gres_request import gpu_obstacle
 from slurm_plugin.core.booking.gres_text import count_of, is_mig
 from slurm_plugin.core.booking.mig import mig_instance
@@ -111,15 +111,15 @@ def _decide(
     requested = request.requested
     gpus, shards = gpus_of(request), count_of(requested, "shard")
     if request.heterogeneous:
-        return Rewrite(messages=answer(stated, texts.HETEROGENEOUS), reason="heterogeneous")
+        return Rewrite(messages=if_stated(stated, texts.HETEROGENEOUS), reason="heterogeneous")
     if any(is_mig(item) for item in requested):
-        return Rewrite(messages=answer(stated, texts.MIG), reason="mig")
+        return Rewrite(messages=if_stated(stated, texts.MIG), reason="mig")
     if not gpus and not shards:
-        return Rewrite(messages=answer(stated, texts.NO_GPU), reason="no gpu")
+        return Rewrite(messages=if_stated(stated, texts.NO_GPU), reason="no gpu")
     if gpus and shards:
         return Rewrite(reason="gpu and shards")  # Slurm refuses the pair with a message of its own
     if (request.nodes or 1) > 1:
-        messages = answer(stated, texts.keeps_gpus(texts.SEVERAL_NODES))
+        messages = if_stated(stated, texts.keeps_gpus(texts.SEVERAL_NODES))
         return Rewrite(messages=messages, reason="multi-node")
     if shards:
         return own_shards(shards, request, stated, estimate, available)
@@ -146,7 +146,7 @@ def _single(
         return Rewrite(booking=whole(1, request, stated, estimate), reason="interactive")
     obstacle = gpu_obstacle(request, partition)
     if obstacle is not None:
-        messages = answer(stated, texts.keeps_gpu(obstacle))
+        messages = if_stated(stated, texts.keeps_gpu(obstacle))
         return Rewrite(messages=messages, booking=whole(1, request, stated, estimate), reason="kept")
     if stated.policy == "exclusive" or (unknown and partition.default == "exclusive"):
         why = texts.EXCLUSIVE if stated.policy == "exclusive" else texts.NEED_UNKNOWN
@@ -157,7 +157,7 @@ def _single(
         why = texts.may_need(part.need_bytes, capacity_bytes, processes)
         return _exclusively(request, stated, estimate, available, why, part.need_bytes)
     rewrite = Rewrite(
-        messages=answer(stated, part.message),
+        messages=if_stated(stated, part.message),
         booking=part.of(shared(part.booked_bytes, request, stated, estimate)),
         reason="shared",
         share=part.share,
@@ -174,7 +174,7 @@ def _exclusively(
     need_bytes: int | None = None,
 ) -> Rewrite:
     rewrite = Rewrite(
-        messages=answer(stated, texts.alone(why)),
+        messages=if_stated(stated, texts.alone(why)),
         booking=whole(1, request, stated, estimate),
         reason="exclusive",
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from slurm_plugin.core.booking import messages
-from slurm_plugin.core.booking.bookings import answer, processes_of
+from slurm_plugin.core.booking.bookings import if_stated, processes_of
 from slurm_plugin.core.booking.gres_request import cleared_environment, gpu_obstacle, shard_fields
 from slurm_plugin.core.booking.gres_text import is_mig
 from slurm_plugin.core.config.load import PartitionConfig
@@ -32,7 +32,7 @@ def mig_instance(
     requested = request.requested
     single = len(requested) == 1 and (request.nodes or 1) == 1 and not request.heterogeneous
     if any(is_mig(item) for item in requested):
-        return Rewrite(messages=answer(stated, messages.MIG), reason="mig")
+        return Rewrite(messages=if_stated(stated, messages.MIG), reason="mig")
     if estimate is None or not plain or not single or request.interactive:
         return Rewrite(reason="mig")
     if gpu_obstacle(request, partition) is not None:
@@ -48,6 +48,6 @@ def mig_instance(
     return Rewrite(
         fields=shard_fields(request, f"gpu:{profile.name}:1"),
         environment=cleared_environment(request),
-        messages=answer(stated, messages.instance(profile.name, estimate)),
+        messages=if_stated(stated, messages.instance(profile.name, estimate)),
         reason="mig: mapped",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpumemnet.records import replace
 from slurm_plugin.core.booking import messages
 from slurm_plugin.core.booking.available_gres import AvailableGres
-from slurm_plugin.core.booking.bookings import answer, whole
+from slurm_plugin.core.booking.bookings import if_stated, whole
 from slurm_plugin.core.booking.gres_request import gpu_obstacle
 from slurm_plugin.core.booking.shard_layout import with_shards
 from slurm_plugin.core.booking.size import part_for
@@ -41,7 +41,7 @@ def several(
         return kept
     obstacle = _obstacle(gpus, request, stated, estimate, available)
     if obstacle is not None:
-        return replace(kept, messages=answer(stated, messages.keeps_gpus(obstacle)))
+        return replace(kept, messages=if_stated(stated, messages.keeps_gpus(obstacle)))
     return _shared(gpus, request, stated, estimate, available, kept)
 
 
@@ -77,10 +77,10 @@ def _shared(
     part = part_for(stated, estimate, available.partition, gpus=gpus)
     if not part.fits or kept.booking is None:
         why = messages.may_need(part.need_bytes, available.partition.capacity_bytes)
-        return replace(kept, messages=answer(stated, messages.alone(why, gpus)))
+        return replace(kept, messages=if_stated(stated, messages.alone(why, gpus)))
     rewrite = replace(
         kept,
-        messages=answer(stated, part.message),
+        messages=if_stated(stated, part.message),
         booking=part.of(replace(kept.booking, kind="shared", memory_bytes=part.booked_bytes)),
         reason="shared",
         share=part.share,

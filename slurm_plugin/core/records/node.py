@@ -82,7 +82,7 @@ class Demand:
         gpus: Number of GPUs on this node.
         booked_bytes: Memory to reserve; None if the need is unknown or whole GPUs are requested.
         gpu_indices: The GPU indices that Slurm allocated.
-        cap_bytes: Its limit; None if that is the reserved memory.
+        cap_bytes: Its limit; None if that is its booking.
         estimate_bytes: The estimate behind the booking, or None.
         profile_key: Hash of the job's profile, or None.
         smact: Expected share of SMs kept busy (0 to 1), or None.
@@ -91,7 +91,7 @@ class Demand:
         processes: Number of its processes on each GPU, as far as its request shows.
         own_server: Whether it shares its MPS server with no other job.
         server: Key of its MPS server; "" without MPS.
-        apart: Why that is not the server of its partition's `mps_server`; "" if it is.
+        quarantine: Why that is not the server of its partition's `mps_server`; "" if it is.
     """
 
     job_id: int
@@ -109,7 +109,7 @@ class Demand:
     processes: int = 1
     own_server: bool = False
     server: str = ""
-    apart: str = ""
+    quarantine: str = ""
 
 
 @frozen

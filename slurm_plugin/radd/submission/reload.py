@@ -26,7 +26,7 @@ log = logging.getLogger("radd")
 
 
 class Reloader:
-    """What is in force. A new `Submission` replaces the old one as a whole, so a request sees one or the other.
+    """Keeps what answers submissions up to date. A new `Submission` replaces the old one as a whole.
 
     Attributes:
         version: Version of the running slurmctld, as far as known.

@@ -36,16 +36,16 @@ class SelectParameters:
         """None if slurmctld has not answered yet: then it will start with the file's content."""
 
     def look(self, config: Config) -> bool:
-        """Read slurm.conf, and query slurmctld if the file has the option and slurmctld may not; log any change.
+        """Read slurm.conf, query slurmctld if only the file has the option, and return whether anything changed.
 
         Args:
             config: rad.toml.
         """
         before = self._written, self.running
         path = find_slurm_conf(config.paths.slurm_conf, os.environ)
-        changed = path not in self._written or self._written != _written(self._written)
+        changed = path not in self._written or self._written != _change_times(self._written)
         if changed:
-            self._written = {} if path is None else _written(_files_of(path))
+            self._written = {} if path is None else _change_times(_files_of(path))
         if path is not None and (changed or self._waits):
             self._waits = SPREADING in settings_of(path).get("selecttypeparameters", "").upper()
             if self._waits:
@@ -67,7 +67,7 @@ def _files_of(slurm_conf: Path) -> list[Path]:
     return files
 
 
-def _written(files: Iterable[Path]) -> dict[Path, int]:
+def _change_times(files: Iterable[Path]) -> dict[Path, int]:
     """Return when each file was changed."""
     found = dict.fromkeys(files, -1)
     for path in found:

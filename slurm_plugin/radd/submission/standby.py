@@ -45,7 +45,7 @@ class Standby:
         self._watched = self._is_watched(config)
 
     def look(self, config: Config) -> bool:
-        """Read slurm.conf and, where it names a standby, check the nodes; log any change.
+        """Read slurm.conf and, where it names a standby, check the nodes; log any change and return whether it is one.
 
         Args:
             config: rad.toml.

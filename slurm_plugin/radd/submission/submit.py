@@ -111,9 +111,11 @@ class Submission:
             whole_as_gpu=self.whole_as_gpu.get(request.partition or self.config.default_partition, False),
             max_shard_gpus=self.max_shard_gpus,
         )
-        more = self._unexpected(job, estimate, rewrite)
+        if self.config.mode == "observe":
+            return Decided(request=request, rewrite=rewrite, estimate=estimate)
+        more = self._not_read(job) if rewrite.reason == NOT_MANAGED else self._too_little(estimate, rewrite)
         rewrite = replace(rewrite, messages=(*rewrite.messages, *more))
-        shown = () if self.config.mode == "observe" else _with_consequence(faults, rewrite)
+        shown = _with_consequence(faults, rewrite)
         return Decided(request=request, rewrite=rewrite, estimate=estimate, faults=shown)
 
     def answer_change(self, request: JobRequest) -> Reply:
@@ -141,19 +143,17 @@ class Submission:
         fields = {"gres": f"{request.other_gres},{whole}" if request.other_gres else whole}
         return fields | {"tres_per_job": ""} if request.gres_per_job else fields
 
-    def _unexpected(
-        self, job: Submitted, estimate: MemoryEstimate | None, rewrite: Rewrite
-    ) -> tuple[str, ...]:
-        """Return lines on directives that have another effect than their user expects."""
+    def _not_read(self, job: Submitted) -> tuple[str, ...]:
+        """Return why the directives of a job in no managed partition have no effect; nothing if it has none."""
         partition = job.request.partition
         names = partition or self.config.default_partition
-        if self.config.mode == "observe":
+        if not names or stated_in(job) == (UserDirectives(), ()):
             return ()
-        if rewrite.reason == NOT_MANAGED:
-            if not names or stated_in(job) == (UserDirectives(), ()):
-                return ()  # a job that says nothing of RAD gets no message
-            mixed = self.config.manages_only_some(partition)
-            return (messages.mixed_partitions(names) if mixed else messages.not_managed(names),)
+        mixed = self.config.manages_only_some(partition)
+        return (messages.mixed_partitions(names) if mixed else messages.not_managed(names),)
+
+    def _too_little(self, estimate: MemoryEstimate | None, rewrite: Rewrite) -> tuple[str, ...]:
+        """Return a warning if the user states less memory than any process takes; otherwise nothing."""
         if estimate is None or estimate.source != "stated" or rewrite.booking is None:
             return ()
         base_bytes = self.estimator.gpu_model().base_bytes

@@ -7,10 +7,15 @@ neither array ids nor the job's name: where they matter, Slurm is queried, for f
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
+from slurm_plugin.core.errors import SlurmError
 from slurm_plugin.slurm.node.hook_env import HookJob
+
+if TYPE_CHECKING:
+    from slurm_plugin.slurm.commands import SlurmCommands
 
 _FROM_SLURM = ("x", "a")
 """Codes with a meaning, even where their value was not passed to the hook."""
@@ -26,6 +31,19 @@ _CODE = re.compile(r"%(\d{0,2})(.)")
 def names_matter(job: HookJob) -> bool:
     """Return whether the path of a job's output depends on its name or array ids; it does if it named no file."""
     return not job.stdout or any(_NAMED.search(pattern) for pattern in (job.stdout, job.stderr))
+
+
+def names_of(job: HookJob, slurm: Callable[[], SlurmCommands]) -> Mapping[str, str]:
+    """Return the values of %x, %A and %a in a job's output paths; empty if they have none, or Slurm does not answer.
+
+    Args:
+        job: The job.
+        slurm: Opens Slurm; called only if the paths need it.
+    """
+    try:
+        return slurm().names(job.job_id) if names_matter(job) else {}
+    except SlurmError:
+        return {}
 
 
 def may_hold_old_text(job: HookJob) -> bool:

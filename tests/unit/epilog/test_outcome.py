@@ -19,6 +19,7 @@ endings = st.builds(
     derived_exit=st.sampled_from((0, 1)),
     peak_bytes=st.sampled_from((None, GIB, 4 * GIB)),
     limit_bytes=st.sampled_from((None, 4 * GIB)),
+    user_id=st.just(1000),
     job_id=st.just(7),
     requeued=st.booleans(),
 )
@@ -35,9 +36,7 @@ verdicts = st.builds(
 
 
 def evidence_of(ending: Ending, output: tuple[str, ...], diagnosis: Diagnosis | None) -> EndEvidence:
-    return EndEvidence(
-        ending=ending, shown=classify(ending, output, load_patterns()), diagnosis=diagnosis, user_id=1000
-    )
+    return EndEvidence(ending=ending, shown=classify(ending, output, load_patterns()), diagnosis=diagnosis)
 
 
 def failed(ending: Ending) -> bool:

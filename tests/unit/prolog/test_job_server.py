@@ -9,7 +9,7 @@ import pytest
 from fakes import FakeSlurm as AnswersSlurm
 
 from lab.bare_node import make_bare_node
-from prolog.job_server import note_apart, with_server
+from prolog.job_server import note_quarantine, with_server
 from slurm_plugin.core.comments.admin_comment import read_signed
 from slurm_plugin.core.config.load import Config, Features, PartitionConfig, load_config
 from slurm_plugin.core.errors import SlurmError
@@ -103,7 +103,7 @@ def test_a_job_under_quarantine_is_reported_so_while_slurm_takes_notes(tmp_path:
     slurm = AnswersSlurm(view)
     node = replace(Node.here(config, {}), slurm=lambda: slurm)
     job = HookJob(job_id=7, user_id=1000, group_id=1000, restart=1)
-    assert note_apart(node, job, "no MPS server with other users until noon") == ""
+    assert note_quarantine(node, job, "no MPS server with other users until noon") == ""
     ((job_id, change),) = slurm.reported
     assert job_id == 7 and isinstance(change, JobChange)
     note = read_signed(change.admin_comment or "", job_id=7, user_id=1000, key=node.key())

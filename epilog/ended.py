@@ -8,8 +8,8 @@ from slurm_plugin.node.node import Node
 from slurm_plugin.slurm.node.hook_env import HookJob
 
 
-def over(job: HookJob, node: Node, *, reported: bool, placed: Allocation | None = None) -> None:
-    """Record it where Prologs place the job, whatever this Epilog gets from slurmd.
+def note_ended(job: HookJob, node: Node, *, reported: bool, placed: Allocation | None = None) -> None:
+    """Record the end of a run that a Prolog placed, whatever this Epilog gets from slurmd.
 
     Args:
         job: The job, as slurmd passes it to its hooks.
