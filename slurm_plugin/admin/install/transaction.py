@@ -167,8 +167,8 @@ def _begin(writes: Sequence[Write], journal: Path, made: Sequence[Path]) -> None
         raise ConfigError(
             f"{journal}: another `rad install` or `rad uninstall` was interrupted; run this again"
         )
-    _forget(journal)
-    journal.mkdir(mode=0o700)
+    for left in journal.iterdir():  # by a run that was killed before its list was complete
+        left.unlink()
     rows = []
     try:
         for number, each in enumerate(writes):
@@ -256,10 +256,16 @@ def _forget(journal: Path) -> None:
 
 @contextmanager
 def _alone(etc: Path) -> Iterator[None]:
-    """Exclude a second `rad install`, which would take the first one's journal for that of a killed run."""
-    handle = os.open(etc, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    """Exclude a second `rad install`, which would take the first one's journal for that of a killed run.
+
+    The journal's folder is the lock: users can open the folder of rad.toml, and so could hold a lock on it (flock(2)).
+    """
+    (etc / JOURNAL).mkdir(mode=0o700, exist_ok=True)
+    handle = os.open(etc / JOURNAL, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(handle).st_nlink:
+            raise BlockingIOError  # another run removed it as it ended
         yield
     except BlockingIOError as exc:
         raise ConfigError(f"{etc}: another `rad install` or `rad uninstall` is at work; wait for it") from exc

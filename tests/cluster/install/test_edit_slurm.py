@@ -100,6 +100,7 @@ def test_jobs_run_on_while_a_site_begins_to_share_and_ends(bare: Cluster, jobs: 
     said = rad(bare, "install", *INSTALL)
     assert said.rstrip().endswith("status 0"), said
     assert "+Prolog=" in said or "/prolog.sh" in said
+    bare.restart_radd()  # after an install it starts before slurmctld: it looks at slurm.conf every five seconds
     again(bare)
     wrap = ("--wrap", "echo kind=$RAD_KIND gpu=$RAD_GPUS site=$SITE; sleep 2")
     shared = [jobs.accepted("--gpus=1", "--comment=rad:memory=4G", *wrap) for _ in range(2)]

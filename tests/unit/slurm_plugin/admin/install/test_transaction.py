@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -127,6 +128,25 @@ def test_what_an_admin_changed_after_the_kill_is_left_alone_and_reported(tmp_pat
     said = undo_unfinished(folder / "rad")
     assert any("hook.sh: not restored" in line for line in said)
     assert (folder / "slurm/hook.sh").read_bytes() == b"#!/bin/sh\nmine\n"
+
+
+def held(folder: Path) -> int:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return handle
+
+
+def test_a_second_run_waits_and_a_user_who_locks_the_folder_holds_up_none(tmp_path: Path) -> None:
+    folder = site(tmp_path / "site")
+    (folder / "rad" / JOURNAL).mkdir(mode=0o700, parents=True)
+    of_a_run, of_a_user = held(folder / "rad" / JOURNAL), held(folder / "rad")
+    with pytest.raises(ConfigError, match="is at work"):
+        change(folder)
+    os.close(of_a_run)
+    change(folder)
+    os.close(of_a_user)
+    assert (folder / "slurm/slurm.conf").read_bytes() == b"a=2\n"
+    assert not (folder / "rad" / JOURNAL).exists()
 
 
 def refused(folder: Path, why: str) -> None:
