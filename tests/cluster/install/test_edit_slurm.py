@@ -95,7 +95,9 @@ INSTALL = ("--edit-slurm", "--node", "n0", "--gpus", "4", "--gpu-memory-mib", "4
 def test_jobs_run_on_while_a_site_begins_to_share_and_ends(bare: Cluster, jobs: Jobs) -> None:
     files = ("slurm.conf", "site.conf", "gres.conf", "site.sh", "site_task.sh")
     before = {name: (bare.place.etc / name).read_text() for name in files}
-    whole = jobs.accepted("--gres=gpu:1", "--wrap", "echo site=$SITE; sleep 9; echo end")
+    whole = jobs.accepted(
+        "--gres=gpu:1", "--wrap", "echo site=$SITE; while [ ! -e end ]; do sleep 0.1; done; echo end"
+    )
     jobs.wait(whole, "RUNNING")
     said = rad(bare, "install", *INSTALL)
     assert said.rstrip().endswith("status 0"), said
@@ -106,6 +108,7 @@ def test_jobs_run_on_while_a_site_begins_to_share_and_ends(bare: Cluster, jobs: 
     for job in shared:
         jobs.wait(job, "COMPLETED")
         assert "kind=shared gpu=GPU-" in jobs.output(job) and "site=1" in jobs.output(job)
+    (jobs.folder / "end").touch()
     assert jobs.wait(whole)["JobState"] == "COMPLETED" and "end" in jobs.output(whole)
     assert "site" in (bare.place.log / "site").read_text(), "the site's own Prolog ran, too"
     assert "need no change" in rad(bare, "install", *INSTALL)
