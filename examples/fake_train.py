@@ -163,16 +163,19 @@ def _caps(text: str) -> dict[int, int]:
     return {int(ordinal): parse_size(size) for ordinal, _, size in pairs}
 
 
-def train(gpu: VisibleGpu, *, phases: list[int], seconds: float, smact: float) -> None:
-    """Hold each phase's memory for an equal share of the time."""
+def train(gpu: VisibleGpu, phases: list[int], options: argparse.Namespace) -> None:
+    """Hold each phase's memory for an equal share of the time, and the last one's until the named file exists."""
     gpu.grow_to(CONTEXT_BYTES, smact=0.0)
     for phase, memory_bytes in enumerate(phases):
-        gpu.grow_to(max(memory_bytes, CONTEXT_BYTES), smact=smact)
-        end_s = time.monotonic() + seconds / len(phases)
+        gpu.grow_to(max(memory_bytes, CONTEXT_BYTES), smact=options.smact)
+        end_s = time.monotonic() + options.seconds / len(phases)
         while time.monotonic() < end_s:
             gpu.beat()
             time.sleep(STEP_S)
         print(f"phase {phase + 1} of {len(phases)} done, {_size(memory_bytes)} on {gpu.name}", flush=True)
+    while options.until is not None and not options.until.exists():
+        gpu.beat()
+        time.sleep(STEP_S)
 
 
 def main() -> int:
@@ -181,6 +184,7 @@ def main() -> int:
     parser.add_argument("--memory", default="2G", help="memory at each phase, such as 4G or 3G,18G")
     parser.add_argument("--seconds", type=float, default=4.0, help="how long all phases take together")
     parser.add_argument("--smact", type=float, default=0.3, help="share of SMs kept busy, 0 to 1")
+    parser.add_argument("--until", type=Path, help="a file: go on afterwards until it exists")
     options = parser.parse_args()
     try:
         visible = visible_gpus(os.environ)
@@ -194,7 +198,7 @@ def main() -> int:
     phases = [parse_size(size) for size in options.memory.split(",")]
     print(f"training on {len(visible)} GPU(s): {' '.join(gpu.name for gpu in visible)}", flush=True)
     children = [_start_worker(visible, i, phases, options) for i in range(1, len(visible))]
-    train(visible[0], phases=phases, seconds=options.seconds, smact=options.smact)
+    train(visible[0], phases, options)
     statuses = [_exit_status(pid) for pid in children]
     return int(any(statuses))
 
@@ -204,7 +208,7 @@ def _start_worker(
 ) -> int:
     """Fork the process of one more GPU, and return its pid."""
     if (pid := os.fork()) == 0:
-        train(visible[rank], phases=phases, seconds=options.seconds, smact=options.smact)
+        train(visible[rank], phases, options)
         os._exit(0)
     return pid
 

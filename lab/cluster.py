@@ -226,13 +226,13 @@ class Cluster:
             user: The user to run it as; None for root.
             stdin: Text for its standard input.
             env: Variables to add.
-            timeout_s: When to give up.
+            timeout_s: When to give up; later on a busy machine.
 
         Raises:
             CommandError: It failed.
         """
         command = ("runuser", "-u", user, "--", find_program(argv[0]), *argv[1:]) if user else argv
-        return run(command, timeout_s=timeout_s, env=self.env(env), stdin=stdin)
+        return run(command, timeout_s=timeout_s * TIME_FACTOR, env=self.env(env), stdin=stdin)
 
     def status(self) -> str:
         """Return as text what runs."""
@@ -309,10 +309,10 @@ class Cluster:
         """End every job and wait until it is gone; a controller that does not answer is skipped."""
         try:
             # %F, an array's job id: `scancel --full` refuses the id of one of its tasks.
-            jobs = self.slurm("squeue", "-h", "-o", "%F", timeout_s=5).split()
+            jobs = self.slurm("squeue", "-h", "-o", "%F", timeout_s=10).split()
             if jobs:
-                self.slurm("scancel", "--full", *sorted(set(jobs)), timeout_s=5)
-                self.wait("jobs end", lambda: not self.slurm("squeue", "-h"), 10)
+                self.slurm("scancel", "--full", *sorted(set(jobs)), timeout_s=10)
+                self.wait("jobs end", lambda: not self.slurm("squeue", "-h"), 30)
         except (CommandError, LabError):
             return
 

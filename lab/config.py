@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lab import accounts
-from lab.daemons import TIME_FACTOR, LabError
+from lab.daemons import LabError
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.admin.own_files.templates import render, templates_folder
 from slurm_plugin.core.units import from_mib
@@ -230,17 +230,17 @@ NEW_CLUSTER = '  proc = "/nowhere", -- a cluster that begins with no saved state
 """Informs the shims that a newly started slurmctld restores no state: see rad_request.lua."""
 
 
-def lua_settings(place: Place, slurm_uid: int) -> str:
+def lua_settings(spec: ClusterSpec, place: Place, slurm_uid: int) -> str:
     """Return rad_settings.lua, which gives the shims the paths of radd and the venv and the trusted users."""
     values = {"socket": place.run / "radd.sock", "slurm_uid": slurm_uid}
     values |= {"python": place.venv / "bin" / "python", "config": place.etc / "rad.toml"}
     text = _template("rad_settings.lua", {name: str(value) for name, value in values.items()})
-    return text.replace("\n}", f"\n{NEW_CLUSTER}\n  deadline_s = {_deadline_s():g},\n}}")
+    return text.replace("\n}", f"\n{NEW_CLUSTER}\n{deadline(spec.answer_s)}\n}}")
 
 
-def _deadline_s() -> float:
-    """Return how long a submission waits for radd: as on a site, or longer on a machine that tests keep busy."""
-    return 0.1 * TIME_FACTOR
+def deadline(answer_s: float) -> str:
+    """Return the shims' setting of how long a submission waits for radd."""
+    return f"  deadline_s = {answer_s:g},"
 
 
 def _template(name: str, values: Mapping[str, str], gpus: Sequence[Mapping[str, str]] = ()) -> str:

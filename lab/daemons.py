@@ -30,10 +30,12 @@ def wait_until(what: str, condition: Callable[[], bool], *, timeout_s: float, cl
         LabError: It did not hold in time.
     """
     deadline = Deadline(clock, timeout_s)
+    late = False
     while not condition():
-        if deadline.passed():
+        if late:  # it was looked at once more, as this process may have been kept from running
             raise LabError(f"{what}: not within {timeout_s:g} s")
         clock.sleep(0.05)
+        late = deadline.passed()
 
 
 class Daemons:
@@ -80,6 +82,7 @@ class Daemons:
 
     def kill(self, name: str, *, timeout_s: float = 10.0) -> None:
         """End a daemon as a crash does, and return when it is gone."""
+        timeout_s *= TIME_FACTOR
         self.signal(name, signal.SIGKILL)
         wait_until(f"{name} ends", lambda: self.pid(name) is None, timeout_s=timeout_s, clock=self._clock)
 

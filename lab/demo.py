@@ -10,9 +10,10 @@ from textwrap import shorten
 
 from lab.cluster import Cluster
 from lab.config import shards_of
+from lab.daemons import TIME_FACTOR
 from lab.examples import EXAMPLES, PEOPLE, Example, ExampleRow, Timed, whole_gpu_end_s
 from lab.jobs import ENDED, Jobs
-from lab.place import ClusterSpec, NodeSpec
+from lab.place import PATIENT_S, ClusterSpec, NodeSpec
 from lab.watch import Watcher
 from slurm_plugin.core.booking.gres_text import count_of, parse_gres
 from slurm_plugin.core.clock import Deadline
@@ -22,7 +23,7 @@ from slurm_plugin.core.units import counted
 from slurm_plugin.monitor.gpus.telemetry import Telemetry
 
 NODE_NAME = "n0"
-TIME_LIMIT_S = 110.0
+TIME_LIMIT_S = 110.0 * TIME_FACTOR
 SAMPLE_S = 0.1
 LINE = 110
 """Most characters of a quoted sentence."""
@@ -68,7 +69,7 @@ class Demo:
         """Start, submit, watch, stop; return whether all went as expected."""
         cluster = self._cluster
         try:
-            cluster.up(ClusterSpec(nodes=(self._node,)))
+            cluster.up(ClusterSpec(nodes=(self._node,), answer_s=PATIENT_S))
             self._start_s = cluster.clock.monotonic_s()
             kind = "real" if self._node.devices else "simulated"
             self._say(f"Slurm is up: node {self._node.name} with {len(self._node.gpu_mib)} {kind} GPUs")

@@ -60,7 +60,7 @@ def write_files(place: Place, spec: ClusterSpec, site: config.Site) -> None:
         (place.etc / name).chmod(0o755)
     _write_secret(place.etc / "key", secrets.token_bytes(32), site.slurm_user)
     _write_secret(place.etc / "munge.key", secrets.token_bytes(128), munge_user())
-    _write_lua(place, owner.pw_uid)
+    _write_lua(spec, place, owner.pw_uid)
 
 
 def _write_node(place: Place, spec: ClusterSpec, node: NodeSpec, web_port: int) -> None:
@@ -73,14 +73,14 @@ def _write_node(place: Place, spec: ClusterSpec, node: NodeSpec, web_port: int) 
     (place.etc / f"rad.{node.name}.toml").write_text(text)
 
 
-def _write_lua(place: Place, slurm_uid: int) -> None:
+def _write_lua(spec: ClusterSpec, place: Place, slurm_uid: int) -> None:
     """Write the shims: Slurm's two files next to slurm.conf, RAD's modules in a folder."""
     source = next(place.venv.glob("lib/python3*/site-packages/slurm_plugin/lua"))
     folder = place.etc / "rad"
     folder.mkdir()
     for path in source.glob("*.lua"):
         shutil.copy(path, place.etc if path.name in config.STAND_IN_LUA else folder)
-    (folder / "rad_settings.lua").write_text(config.lua_settings(place, slurm_uid))
+    (folder / "rad_settings.lua").write_text(config.lua_settings(spec, place, slurm_uid))
 
 
 def _make_devices(folder: Path, count: int) -> None:

@@ -13,6 +13,9 @@ from slurm_plugin.mps.daemon import LONGEST_RUN_FOLDER
 SOCKET_PATH_LIMIT = 107
 """Longest path of a Unix socket (unix(7): sun_path holds 108 bytes with the closing NUL)."""
 
+PATIENT_S = 5.0
+"""A wait for radd that a busy machine makes none too short, and below the 10 s that Slurm's commands wait."""
+
 _LONGEST_SOCKET = "some-cluster/run/munge/socket"
 
 
@@ -55,6 +58,7 @@ class ClusterSpec:
         with_rad: Whether RAD's hooks, shims and daemons run; without them it is Slurm alone, for comparison.
         spread_shards: Whether the shards of one job may lie on several GPUs (Slurm 23.11 and later).
         accounts: Whether there is slurmdbd with a dedicated database, which has the users of accounts.py.
+        answer_s: How long a submission waits for radd; tests that need its answer give it time on any machine.
     """
 
     nodes: tuple[NodeSpec, ...] = (NodeSpec(name="n0"),)
@@ -68,6 +72,7 @@ class ClusterSpec:
     with_rad: bool = True
     spread_shards: bool = False
     accounts: bool = False
+    answer_s: float = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from lab.daemons import wait_until
+from lab.daemons import TIME_FACTOR, wait_until
 from slurm_plugin.core.clock import SystemClock
 
 ADDRESS = "127.0.0.1"
@@ -26,7 +26,8 @@ def without_power(port: int) -> Iterator[None]:
     with ExitStack() as open_sockets:
         listener = open_sockets.enter_context(socket.socket())
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        wait_until("the port is free", lambda: _bound(listener, port), timeout_s=10, clock=SystemClock())
+        limit_s = 10 * TIME_FACTOR
+        wait_until("the port is free", lambda: _bound(listener, port), timeout_s=limit_s, clock=SystemClock())
         listener.listen(0)
         queued = True
         while queued:

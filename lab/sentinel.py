@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from lab.cluster import Cluster
+from lab.daemons import TIME_FACTOR
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.process.identity import started_ticks
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 
 SAMPLE_S = 0.5
-ORPHAN_S = 60.0
+ORPHAN_S = 60.0 * TIME_FACTOR
 ALONE = "alone"
 """Prefix of the name of each job that was promised dedicated GPUs."""
 

@@ -64,11 +64,13 @@ READERS = (
     ),
     Reader(accounting._COMMENT, 1, lambda content: dict(accounting.parse_comments(content))),
     Reader(job_times._SACCT, 1, lambda content: _times(content, job_times.parse_sacct)),
-    Reader(job_times._SQUEUE, 0, lambda content: _times(content, job_times.parse_squeue)),
+    Reader(
+        job_times._SQUEUE, 0, lambda content: _times(cut(content, job_times._SQUEUE), job_times._of_squeue)
+    ),
 )
 
 
-def _times(content: bytes, parse: Callable[[bytes, int], Any]) -> dict[int, Any]:
+def _times(content: Any, parse: Callable[[Any, int], Any]) -> dict[int, Any]:
     found = {job_id: parse(content, job_id) for job_id in range(1, 6)}
     return {job_id: each for job_id, each in found.items() if each is not None}
 

@@ -37,7 +37,7 @@ def decided(
     comment: str,
     user_id: int,
     whole_as_gpu: bool = False,
-    gpu_defaults: Mapping[str, GpuDefaults] | None = None,
+    gpu_defaults: Mapping[str, GpuDefaults],
 ) -> tuple[Rewrite, dict[str, str]]:
     """Return what job_submit will decide, and the options that request it.
 
@@ -54,7 +54,7 @@ def decided(
         RadError: An option cannot be understood.
     """
     request = request_from(typed_desc(options, comment=comment, user_id=user_id))
-    request = with_gpu_defaults(request, gpu_defaults or {}, config.default_partition)
+    request = with_gpu_defaults(request, gpu_defaults, config.default_partition)
     stated = user_directives_of(directives, request.comment.profile)
     estimate = Estimator.from_config(config).estimate(stated)
     rewrite = decide(request, stated, estimate, config=config, whole_as_gpu=whole_as_gpu)

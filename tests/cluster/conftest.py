@@ -17,7 +17,7 @@ import pytest
 from lab.cluster import Cluster
 from lab.install import why_no_slurm
 from lab.jobs import Jobs
-from lab.place import ClusterSpec, NodeSpec, Place, home_of
+from lab.place import PATIENT_S, ClusterSpec, NodeSpec, Place, home_of
 from slurm_plugin.slurm.versions import Traits, Version, known, parse_version, traits
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
@@ -93,12 +93,15 @@ def two_nodes(place: Place) -> Iterator[Cluster]:
 
 
 def started(place: Place, spec: ClusterSpec, *, name: str = "") -> Iterator[Cluster]:
-    """Run a cluster, with a name in a folder of its own; a module that has one overrides the fixture `cluster`."""
+    """Run a cluster, with a name in a folder of its own; a module that has one overrides the fixture `cluster`.
+
+    Its submissions have radd's answer on any machine.
+    """
     root = place.root.with_name(f"{place.root.name}-{name}") if name else place.root
     running = Cluster(replace(place, root=root))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is stopped on the way out
     try:
-        running.up(spec)
+        running.up(replace(spec, answer_s=PATIENT_S))
         yield running
     finally:
         running.down()

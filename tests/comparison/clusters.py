@@ -12,7 +12,7 @@ from comparison.runs import Target
 from lab.cluster import Cluster
 from lab.config import STAND_IN_LUA
 from lab.files import rewrite
-from lab.place import ClusterSpec, NodeSpec, Place
+from lab.place import PATIENT_S, ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.errors import CommandError
 
 USER = "games"
@@ -23,7 +23,7 @@ _NODES = tuple(
     NodeSpec(name=name, gpu_mib=_GPU_MIB, cpus=64, memory_mib=64000, line=_LAYOUT) for name in ("n0", "n1")
 )
 _SLURM_CONF = ("Licenses=matlab:50", "FirstJobId=700001", "UnkillableStepTimeout=600")
-_PLAIN = ClusterSpec(nodes=_NODES, slurm_conf=_SLURM_CONF)
+_PLAIN = ClusterSpec(nodes=_NODES, slurm_conf=_SLURM_CONF, answer_s=PATIENT_S)
 
 SITE_LUA = """
 local rad_submit = slurm_job_submit

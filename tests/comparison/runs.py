@@ -16,9 +16,11 @@ from typing import Any
 from comparison.catalogue import HERE, Cell
 from comparison.scripts import argv_of, write_cell, write_forms
 
+from lab.daemons import TIME_FACTOR
+
 THREADS = 6
 POLL_S = 2.0
-SUBMISSION_S = 240.0
+SUBMISSION_S = 240.0 * TIME_FACTOR
 """An salloc or srun ends with its job."""
 
 _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z:/]*)=(.*?)(?= [A-Z][A-Za-z:/]*=|$)")

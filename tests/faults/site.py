@@ -20,6 +20,7 @@ from lab.jobs import Jobs
 from lab.load import equal_nodes
 from lab.place import ClusterSpec, NodeSpec, Place, home_of
 from slurm_plugin.core.process.run import run
+from tests.timing import within
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -71,7 +72,7 @@ def trial_cluster(name: str, *nodes: NodeSpec) -> Iterator[Cluster]:
     place = trial_place(name)
     running = Cluster(place)
     try:
-        running.up(ClusterSpec(nodes=nodes or equal_nodes(1)))
+        running.up(ClusterSpec(nodes=nodes or equal_nodes(1), answer_s=within(0.1)))
         yield running
     finally:
         running.down()

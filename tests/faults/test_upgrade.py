@@ -21,7 +21,8 @@ from lab.config import STAND_IN_LUA
 from lab.install import install_package
 from lab.jobs import Jobs
 from lab.load import equal_nodes
-from lab.place import ClusterSpec, home_of
+from lab.place import PATIENT_S, ClusterSpec, home_of
+from tests.timing import within
 from tools.packages import PREFIX, deb
 
 pytestmark = pytest.mark.cluster
@@ -103,7 +104,7 @@ def test_packages_under_jobs(packages: Path, name: str) -> None:
         test,
     ]
     env = {**os.environ, "RAD_PACKAGES": str(packages)}
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=540)
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=within(540))
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
@@ -131,7 +132,7 @@ def test_the_package_is_purged_while_jobs_run() -> None:
     place = replace(trial_place("purged"), venv=PREFIX)
     cluster = Cluster(place)
     try:
-        cluster.up(ClusterSpec(nodes=equal_nodes(1)))
+        cluster.up(ClusterSpec(nodes=equal_nodes(1), answer_s=PATIENT_S))
         folder = place.root / "work"
         folder.mkdir()
         folder.chmod(0o1777)

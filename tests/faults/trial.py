@@ -23,7 +23,7 @@ SHORT = "short"
 JOBS = {SHORT: 10, "long": 30}
 """Jobs of one trial: few where every push waits for the suite, more where figures are made."""
 
-GIVE_UP_S = 60.0
+GIVE_UP_S = within(60.0)
 """A job that has not ended so long after the last submission is lost."""
 
 LEFTOVER_S = 60.0
@@ -33,7 +33,7 @@ FIRST_JOB = f"FirstJobId={1 + os.getpid() % 50_000 * 1000}"
 MEDIAN_S, LONGEST_S = 5.0, 20.0
 """Limits of the delay by a fault, beyond the delay on Slurm alone; the median's is longer on a busy machine."""
 
-SHORT_LONGEST_S = 40.0
+SHORT_LONGEST_S = within(40.0)
 """In the short form, whose machine may have other work: two put-backs of one job on 22.05, 18 s each."""
 
 
@@ -131,7 +131,7 @@ class Trials:
             give_up_s: A job that has not ended so long after the last submission is lost.
             venv: The environment of hooks and daemons, where it is not the usual one.
         """
-        spec = spec or ClusterSpec(nodes=equal_nodes(1), slurm_conf=(FIRST_JOB,))
+        spec = spec or ClusterSpec(nodes=equal_nodes(1), slurm_conf=(FIRST_JOB,), answer_s=within(0.1))
         alone = self._on_slurm_alone(slurm_fault, spec, share, give_up_s)
         place = replace(self._place, venv=venv or self._place.venv)
         seen = self._try(fault, spec, place, before=before, after=after, share=share, give_up_s=give_up_s)

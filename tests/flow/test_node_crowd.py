@@ -25,6 +25,7 @@ from slurm_plugin.core.units import GIB, from_mib
 from slurm_plugin.node.node import Node
 from slurm_plugin.node.reconcile import reconcile_node
 from slurm_plugin.node.unconfirmed import LEAST_AGE_S
+from tests.timing import within
 
 PROGRAM = Path(__file__).with_name("crowd.py")
 JOBS = 200
@@ -50,7 +51,7 @@ class CrowdedNode:
         environments.write_text(json.dumps([environment(job_id) for job_id in jobs]))
         argv = [sys.executable, "-I", str(PROGRAM), hook, str(environments), *options]
         done = subprocess.run(
-            [*argv, "--", "--config", str(self.rad_toml)], capture_output=True, text=True, timeout=300
+            [*argv, "--", "--config", str(self.rad_toml)], capture_output=True, text=True, timeout=within(300)
         )
         assert json.loads(done.stdout) == {"0": len(jobs)}, done.stderr
         return done.stderr.count("rad: ")

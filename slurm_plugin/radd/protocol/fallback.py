@@ -32,7 +32,7 @@ def fallback_of(
     whole_as_gpu: Mapping[str, bool],
     *,
     leave_jobs: bool,
-    gpu_defaults: Mapping[str, GpuDefaults] | None = None,
+    gpu_defaults: Mapping[str, GpuDefaults],
     now_s: float,
 ) -> dict[str, Any]:
     """Return what the shim may do without radd.
@@ -52,7 +52,7 @@ def fallback_of(
         and settings.collocate
         and settings.default != "leave"
         and not whole_as_gpu.get(name, False)
-        and defaults_of(name, gpu_defaults or {}) == GpuDefaults()
+        and defaults_of(name, gpu_defaults) == GpuDefaults()
         and not settings.gpus  # only radd knows the GPU to request shards of
     }
     return {

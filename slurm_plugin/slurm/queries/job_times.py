@@ -94,19 +94,6 @@ def job_times(job_id: int, *, slurm_conf: str = "", accounts: bool) -> JobTimes 
     return parse_sacct(sacct(_SACCT, "-j", str(job_id), slurm_conf=slurm_conf, timeout_s=_ANSWER_S), job_id)
 
 
-def parse_squeue(content: bytes, job_id: int) -> JobTimes | None:
-    """Return the job of this id that squeue printed, or None.
-
-    Args:
-        content: Output of squeue.
-        job_id: The job.
-
-    Raises:
-        SlurmError: The output does not match these columns.
-    """
-    return _of_squeue(cut(content, _SQUEUE), job_id)
-
-
 def _of_squeue(rows: Iterable[Row], job_id: int) -> JobTimes | None:
     return next((_times(row) for row in rows if row["JobID"] == str(job_id)), None)
 

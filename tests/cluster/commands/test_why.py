@@ -16,8 +16,8 @@ from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.errors import CommandError
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from tests.cluster.conftest import jobs_on, started
+from tests.cluster.trainings import unmanaged
 
 pytestmark = pytest.mark.cluster
 
@@ -173,6 +173,7 @@ def cpus(jobs: Jobs) -> int:
 
 
 def rerun(jobs: Jobs) -> int:
+    fills(jobs, gib=20)  # so that the rerun waits
     wrap = "python3 fake_train.py --memory 3G,20G --seconds 1"
     job = send(jobs, GPU, "--comment=rad:memory=4G", "--wrap", wrap)
     jobs.cluster.wait("it is requeued", lambda: jobs.restarts(job) == 1, 40)
@@ -255,14 +256,10 @@ def test_a_job_that_its_prolog_requeued(jobs: Jobs, own: Cluster) -> None:
     runs(jobs, GPU, "--comment=rad:memory=30G", *SLEEP)
     own.wait("it is placed", lambda: len(own.allocations("n0")) == 1, 20)
     (taken,) = own.allocations("n0")[0]["gpus"]
-    unmanaged = SimulatedGpus(own.place.gpus("n0"))
-    unmanaged.hold(next(gpu.uuid for gpu in make_gpus(NODE) if gpu.uuid != taken), 30 * GIB, smact=0.1)
-    try:
-        own.clock.sleep(3)
+    uuid = next(gpu.uuid for gpu in make_gpus(NODE) if gpu.uuid != taken)
+    with unmanaged(own, "n0", uuid, 30 * GIB):
         job = send(jobs, GPU, "--comment=rad:memory=12G", *SLEEP)
         cause = answered(jobs, job, "memory", "its node had nothing for it")
-    finally:
-        unmanaged.release()
     assert "starts by itself" in cause["fix"], cause
 
 

@@ -71,7 +71,7 @@ def raw(cluster: Cluster, *argv: bytes, user: str = "nobody") -> subprocess.Comp
 
 def held_job(cluster: Cluster, *options: bytes, user: str = "nobody") -> int | None:
     """Submit a held job; None if Slurm refuses it."""
-    argv = (b"sbatch", b"--parsable", b"-H", b"-n1", b"--mem=10", *options, b"--wrap", b"sleep 60")
+    argv = (b"sbatch", b"--parsable", b"-H", b"-n1", b"--mem=10", *options, b"--wrap", b"sleep 600")
     done = raw(cluster, *argv, user=user)
     return int(done.stdout.split()[-1]) if done.returncode == 0 else None
 
@@ -125,11 +125,11 @@ def test_running_jobs_with_hostile_types_blind_no_job(jobs: Jobs, slurm: SlurmCo
             jobs.cluster,
             *(b"sbatch", b"--parsable", b"-n1", b"--output=/dev/null", b"--mem=10"),
             b"--gres=gpu:" + b"\xff" * number + b":0,shard:1",
-            *(b"--wrap", b"sleep 60"),
+            *(b"--wrap", b"sleep 600"),
         )
         assert done.returncode == 0, done.stderr
         mine.append(int(done.stdout.split()[-1]))
-    foreign = jobs.accepted("-n1", "--mem=10", "--wrap", "sleep 60", user="games")
+    foreign = jobs.accepted("-n1", "--mem=10", "--wrap", "sleep 600", user="games")
     for job in (*mine, foreign):
         jobs.wait(job, "RUNNING")
     seen = {view.job_id: view for view in slurm.jobs(node="n0", states=("RUNNING",))}
@@ -146,7 +146,7 @@ def columns_of_another(victim: int) -> tuple[bytes, bytes]:
 
 
 def test_root_requeues_no_other_job_than_the_named_one(jobs: Jobs, slurm: SlurmCommands) -> None:
-    victim = jobs.accepted("-n1", "--mem=10", "--wrap", "sleep 60", user="games")
+    victim = jobs.accepted("-n1", "--mem=10", "--wrap", "sleep 600", user="games")
     jobs.cluster.wait("it runs", lambda: runs(slurm, victim), 60)
     node, gpus = columns_of_another(victim)
     done = raw(
@@ -160,7 +160,7 @@ def test_root_requeues_no_other_job_than_the_named_one(jobs: Jobs, slurm: SlurmC
             b"--gres=" + node,
             b"--gpus=" + gpus,
         ),
-        *(b"--wrap", b"sleep 60"),
+        *(b"--wrap", b"sleep 600"),
     )
     if done.returncode != 0:
         pytest.skip("this Slurm refuses the request")
@@ -226,8 +226,8 @@ def test_only_a_note_that_was_signed_for_this_run_raises_a_job(
     # Each GPU is taken, so that what follows waits.
     whole = ("--gpus=1", "--mem=10", "--comment=rad:policy=exclusive")
     for _ in range(4):
-        jobs.wait(jobs.accepted(*whole, "--wrap", "sleep 90", user="games"), "RUNNING")
-    waits = [jobs.accepted(*whole, "--wrap", "sleep 90", user="games") for _ in range(2)]
+        jobs.wait(jobs.accepted(*whole, "--wrap", "sleep 600", user="games"), "RUNNING")
+    waits = [jobs.accepted(*whole, "--wrap", "sleep 600", user="games") for _ in range(2)]
     tests = {name: jobs.accepted(*whole, "--wrap", "true") for name in ("copied", "plain", "changed")}
     control = jobs.accepted(*whole, "--wrap", "true")
     for job in (*tests.values(), control):
@@ -320,7 +320,7 @@ def test_no_forged_line_gives_a_job_more_than_slurm_gave(jobs: Jobs, slurm: Slur
             b"--gres=shard:2",
             b"--job-name=" + forged,
         ),
-        *(b"--comment=" + forged, b"--wrap", b"sleep 60"),
+        *(b"--comment=" + forged, b"--wrap", b"sleep 600"),
     )
     job = int(done.stdout.split()[-1])
     jobs.cluster.wait("it runs", lambda: runs(slurm, job), 60)

@@ -92,21 +92,32 @@ def rad(cluster: Cluster, command: str, *options: str, mounts: str = "", program
 INSTALL = ("--edit-slurm", "--node", "n0", "--gpus", "4", "--gpu-memory-mib", "40330")
 
 
+def shares(jobs: Jobs) -> bool:
+    """Return whether radd lets a job share by now; nothing of the job stays."""
+    held = jobs.submit("--hold", "--gpus=1", "--comment=rad:memory=4G", "--wrap", "true")
+    jobs.cluster.slurm("scancel", str(held.job_id))
+    return "booked 4.0 GiB" in held.messages
+
+
 def test_jobs_run_on_while_a_site_begins_to_share_and_ends(bare: Cluster, jobs: Jobs) -> None:
     files = ("slurm.conf", "site.conf", "gres.conf", "site.sh", "site_task.sh")
     before = {name: (bare.place.etc / name).read_text() for name in files}
-    whole = jobs.accepted("--gres=gpu:1", "--wrap", "echo site=$SITE; sleep 9; echo end")
+    whole = jobs.accepted(
+        "--gres=gpu:1", "--wrap", "echo site=$SITE; while [ ! -e end ]; do sleep 0.1; done; echo end"
+    )
     jobs.wait(whole, "RUNNING")
     said = rad(bare, "install", *INSTALL)
     assert said.rstrip().endswith("status 0"), said
     assert "+Prolog=" in said or "/prolog.sh" in said
     bare.restart_radd()  # after an install it starts before slurmctld: it looks at slurm.conf every five seconds
     again(bare)
+    bare.wait("radd has read slurm.conf again", lambda: shares(jobs), 30)
     wrap = ("--wrap", "echo kind=$RAD_KIND gpu=$RAD_GPUS site=$SITE; sleep 2")
     shared = [jobs.accepted("--gpus=1", "--comment=rad:memory=4G", *wrap) for _ in range(2)]
     for job in shared:
         jobs.wait(job, "COMPLETED")
         assert "kind=shared gpu=GPU-" in jobs.output(job) and "site=1" in jobs.output(job)
+    (jobs.folder / "end").touch()
     assert jobs.wait(whole)["JobState"] == "COMPLETED" and "end" in jobs.output(whole)
     assert "site" in (bare.place.log / "site").read_text(), "the site's own Prolog ran, too"
     assert "need no change" in rad(bare, "install", *INSTALL)

@@ -25,6 +25,8 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root has a network of its own"),
 ]
 
+START_S = within(20)
+
 
 @pytest.fixture(autouse=True)
 def left_as_it_was(bare: Cluster) -> Iterator[None]:
@@ -60,13 +62,13 @@ def changed(cluster: Cluster, old: str, new: str) -> TrialResult:
     conf = cluster.place.slurm_conf
     text = conf.read_text()
     assert re.search(old, text)
-    return try_start(conf, {conf: re.sub(old, new, text)})
+    return try_start(conf, {conf: re.sub(old, new, text)}, timeout_s=START_S)
 
 
 def test_the_present_files_and_right_ones_start_while_jobs_run(bare: Cluster, jobs: Jobs) -> None:
-    job = jobs.accepted("--gres=gpu:1", "--wrap", "sleep 99")
+    job = jobs.accepted("--gres=gpu:1", "--wrap", "sleep 600")
     jobs.wait(job, "RUNNING")
-    assert try_start(bare.place.slurm_conf, {}) == TrialResult()
+    assert try_start(bare.place.slurm_conf, {}, timeout_s=START_S) == TrialResult()
     assert changed(bare, r"MaxTime=INFINITE", "MaxTime=100") == TrialResult()
     assert jobs.fields(job)["JobState"] == "RUNNING" and jobs.fields(job)["Restarts"] == "0"
 
@@ -93,7 +95,7 @@ def test_where_the_present_files_do_not_start_nothing_is_said_of_the_new(
 ) -> None:
     conf = tmp_path / "slurm.conf"
     conf.write_text(bare.place.slurm_conf.read_text() + "SelectType=select/none_such\n")
-    trial = try_start(conf, {conf: conf.read_text() + "# new\n"})
+    trial = try_start(conf, {conf: conf.read_text() + "# new\n"}, timeout_s=START_S)
     assert "present files" in trial.unknown and not trial.fatal
 
 

@@ -171,7 +171,7 @@ def test_jobs_run_with_any_daemon_not_restarted_yet(
 def test_jobs_that_need_shards_are_named_and_keep_them(bare: Cluster, jobs: Jobs) -> None:
     installed(bare, jobs)
     slurm_conf = bare.place.slurm_conf.read_text()
-    running = jobs.accepted(*SHARED, "--wrap", "sleep 99")
+    running = jobs.accepted(*SHARED, "--wrap", "sleep 600")
     jobs.wait(running, "RUNNING")
     later = ("--begin=now+1hour", "--wrap", "true")
     waiting = [jobs.accepted(*SHARED, *later), jobs.accepted(*SHARED, "--array=1-3", *later)]

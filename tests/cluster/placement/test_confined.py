@@ -16,13 +16,12 @@ import pytest
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
-from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.gpus.simulated_gpus import GpuSpec
-from slurm_plugin.monitor.window import read_window
 from slurm_plugin.slurm.versions import parse_version, traits
 from tests.cluster.conftest import jobs_on, started
+from tests.cluster.trainings import follow, train, unmanaged
 
 pytestmark = pytest.mark.cluster
 
@@ -97,11 +96,11 @@ def make_gpus(cluster: Cluster) -> tuple[GpuSpec, ...]:
     return SimulatedGpus(cluster.place.gpus(node_of(cluster))).gpus()
 
 
-def look(jobs: Jobs, *argv: str, seconds: float = 0) -> int:
-    """Submit a job that says what it sees and stays for a while."""
+def look(jobs: Jobs, *argv: str, stays: int = 0) -> int:
+    """Submit a job that says what it sees, and stays for these seconds."""
     (jobs.folder / "look.py").write_text(LOOK)
     devices = jobs.cluster.place.root / "dev" / node_of(jobs.cluster)
-    return jobs.accepted(*argv, "--wrap", f"python3 look.py '{devices}' && sleep {seconds}")
+    return jobs.accepted(*argv, "--wrap", f"python3 look.py '{devices}' && sleep {stays}")
 
 
 def seen(jobs: Jobs, job: int, *, timeout_s: float = 60.0) -> dict[str, list[str]]:
@@ -128,23 +127,9 @@ def expected(cluster: Cluster, gpu_indices: list[str]) -> dict[str, list[str]]:
     return {"gpu_indices": gpu_indices, "gpus": gpus, "visible": visible, "answers": answers}
 
 
-def watch(jobs: Jobs, ids: list[int], *, timeout_s: float) -> Watcher:
-    """Follow jobs to their end on the GPUs."""
-    node = node_of(jobs.cluster)
-    watcher = Watcher({node: SimulatedGpus(jobs.cluster.place.gpus(node))})
-
-    def over() -> bool:
-        watcher.sample()
-        rows = jobs.all_fields()
-        return all(rows.get(job, {}).get("JobState") == "COMPLETED" for job in ids)
-
-    jobs.cluster.wait(f"jobs {ids} complete", over, timeout_s)
-    return watcher
-
-
 def test_a_job_is_on_the_gpu_of_its_index_and_can_open_no_other(confined_jobs: Jobs) -> None:
     alone = ("--gpus=1", "--comment=rad:memory=10G,policy=exclusive")
-    ids = [look(confined_jobs, *argv, seconds=3) for argv in (alone, SHARED, alone)]
+    ids = [look(confined_jobs, *argv, stays=600) for argv in (alone, SHARED, alone)]
     places = [seen(confined_jobs, job) for job in ids]
     for place in places:
         assert place == expected(confined_jobs.cluster, place["gpu_indices"])
@@ -190,15 +175,11 @@ def test_a_step_with_one_gpu_of_two_is_informed_slurms_own_index(confined_jobs: 
 def test_where_slurms_gpu_is_full_the_job_waits_for_it(confined_jobs: Jobs) -> None:
     cluster = confined_jobs.cluster
     gpu_index = seen(confined_jobs, look(confined_jobs, *SHARED))["gpu_indices"][0]
-    with_unmanaged = SimulatedGpus(cluster.place.gpus(node_of(cluster)))
-    with_unmanaged.hold(make_gpus(cluster)[int(gpu_index)].uuid, 35 * GIB, smact=0.5)
-    try:
-        cluster.wait("the monitor sees it", lambda: seen_full(cluster, int(gpu_index)), 20)
+    uuid = make_gpus(cluster)[int(gpu_index)].uuid
+    with unmanaged(cluster, node_of(cluster), uuid, 35 * GIB, smact=0.5):
         job = look(confined_jobs, *SHARED)
         cluster.wait("it is requeued", lambda: confined_jobs.restarts(job) == 1, 30)
         assert confined_jobs.output(job) == ""
-    finally:
-        with_unmanaged.release()
     place = seen(confined_jobs, job, timeout_s=90)
     assert place == expected(cluster, place["gpu_indices"])
 
@@ -207,30 +188,21 @@ def test_where_nothing_is_confined_the_job_is_placed_elsewhere(jobs: Jobs) -> No
     """The other half of `pin = auto`: the same process on Slurm's index, and the job starts at once on another GPU."""
     cluster = jobs.cluster
     gpu_index = seen(jobs, look(jobs, *SHARED))["gpu_indices"][0]
-    with_unmanaged = SimulatedGpus(cluster.place.gpus(node_of(cluster)))
-    with_unmanaged.hold(make_gpus(cluster)[int(gpu_index)].uuid, 35 * GIB, smact=0.5)
-    try:
-        cluster.wait("the monitor sees it", lambda: seen_full(cluster, int(gpu_index)), 20)
+    uuid = make_gpus(cluster)[int(gpu_index)].uuid
+    with unmanaged(cluster, node_of(cluster), uuid, 35 * GIB, smact=0.5):
         job = look(jobs, *SHARED)
         place = seen(jobs, job)
         assert place["gpu_indices"] == [gpu_index]
         assert place["gpus"] != expected(cluster, [gpu_index])["gpus"]
         assert jobs.fields(job)["Restarts"] == "0"
-    finally:
-        with_unmanaged.release()
-
-
-def seen_full(cluster: Cluster, index: int) -> bool:
-    window = read_window(cluster.place.run / node_of(cluster), now_s=cluster.clock.now_s())
-    return any(gpu.index == index and (gpu.memory_used_bytes or 0) > 30 * GIB for gpu in window or ())
 
 
 def test_whole_and_shared_jobs_never_meet(confined_jobs: Jobs) -> None:
     """Slurm 22.05 itself gives GPUs with shards in use away as a whole: there our Prolog puts the second job back."""
-    train = ("--wrap", "python3 fake_train.py --memory 9G --seconds 3 --smact 0.2")
     order = [SHARED, SHARED, ("--gres=gpu:2",), SHARED, ("--gres=gpu:3",), SHARED, ("--gpus=1",)]
-    ids = [confined_jobs.accepted(*argv, *train) for argv in order]
-    watcher = watch(confined_jobs, ids, timeout_s=200)
+    ids = [confined_jobs.accepted(*argv, "--wrap", train("9G", 3)) for argv in order]
+    gpus = {ids[2]: 2, ids[4]: 3}
+    watcher = follow(confined_jobs, ids, gpus=gpus, timeout_s=200)
     for job, argv in zip(ids, order, strict=True):
         runs = [run for run in watcher.of(job) if run.gpus]
         assert runs, job

@@ -58,7 +58,7 @@ def test_the_furthest_above_its_estimate_goes_and_its_neighbours_feel_nothing(
     jobs: Jobs, cluster: Cluster
 ) -> None:
     for _ in range(GPUS - 1):  # so that all others meet on one GPU
-        allocation_of(cluster, submit(jobs, "policy=exclusive", "sleep 300"))
+        allocation_of(cluster, submit(jobs, "policy=exclusive", "sleep 600"))
     with cluster.changed_rad_toml():
         cluster.set_rad("confidence", "0.5")
         one, two = (

@@ -10,16 +10,14 @@ from lab.cluster import Cluster
 from lab.config import RESERVED_MIB, shards_of
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
-from lab.watch import Watcher
-from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import started
+from tests.cluster.trainings import follow, train
 
 pytestmark = pytest.mark.cluster
 
 TYPES = {"small": 20480, "large": 81920}
-TRAIN = "srun python3 fake_train.py --memory {} --seconds {}"
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +33,10 @@ def cluster(place: Place) -> Iterator[Cluster]:
     yield from started(place, ClusterSpec(nodes=nodes, rad_toml=tuple(tables)), name="types")
 
 
+def on(memory: str) -> str:
+    return f"srun {train(memory, 0.5)}"
+
+
 def test_each_type_has_its_own_numbers(jobs: Jobs) -> None:
     """All at once: two that share the small GPU, one too large for it, one alone, one that outgrows the small one.
 
@@ -42,11 +44,11 @@ def test_each_type_has_its_own_numbers(jobs: Jobs) -> None:
     """
     said = "--comment=rad:memory="
     requests = {
-        "shared": ("--gres=gpu:small:1", f"{said}6G", "--wrap", TRAIN.format("5G", 2)),
-        "by job": ("--gpus=small:1", f"{said}6G", "--wrap", TRAIN.format("5G", 2)),
-        "large": ("--gpus=1", f"{said}40G", "--wrap", TRAIN.format("39G", 1)),
-        "alone": ("--gpus=1", f"{said}40G,policy=exclusive", "--wrap", TRAIN.format("30G", 0.5)),
-        "grows": ("--gpus=1", f"{said}18G", "--wrap", TRAIN.format("17G,60G", 0.5)),
+        "shared": ("--gres=gpu:small:1", f"{said}6G", "--wrap", on("5G")),
+        "by job": ("--gpus=small:1", f"{said}6G", "--wrap", on("5G")),
+        "large": ("--gpus=1", f"{said}40G", "--wrap", on("39G")),
+        "alone": ("--gpus=1", f"{said}40G,policy=exclusive", "--wrap", on("30G")),
+        "grows": ("--gpus=1", f"{said}18G", "--wrap", on("17G,60G")),
     }
     version = SlurmCommands(slurm_conf=str(jobs.cluster.place.slurm_conf), timeout_s=10).version()
     if not traits(version).gpu_after_requeue:
@@ -56,14 +58,7 @@ def test_each_type_has_its_own_numbers(jobs: Jobs) -> None:
         job = jobs.submit(*argv)
         assert job.job_id is not None, job.messages
         ids[name] = job.job_id
-    watcher = Watcher({node: SimulatedGpus(jobs.cluster.place.gpus(node)) for node in ("n0", "n1")})
-
-    def over() -> bool:
-        watcher.sample()
-        rows = jobs.all_fields()
-        return all(rows.get(job, {}).get("JobState") == "COMPLETED" for job in ids.values())
-
-    jobs.cluster.wait(f"jobs {ids} complete", over, 90)
+    watcher = follow(jobs, ids.values())
     nodes = {name: [{node for node, _ in run.gpus} for run in watcher.of(job)] for name, job in ids.items()}
     assert (nodes["shared"], nodes["by job"]) == ([{"n0"}], [{"n0"}])
     assert (nodes["large"], nodes["alone"]) == ([{"n1"}], [{"n1"}])

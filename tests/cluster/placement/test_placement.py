@@ -8,35 +8,13 @@ from lab.cluster import Cluster
 from lab.config import shards_of
 from lab.jobs import Jobs
 from lab.place import NodeSpec
-from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
-from slurm_plugin.monitor.window import read_window
+from tests.cluster.trainings import follow, train, unmanaged
 
 pytestmark = pytest.mark.cluster
 
 WHOLE = shards_of(NodeSpec(name="n0").gpu_mib[0])
-
-
-def train(memory: str, seconds: float, *, smact: float = 0.2) -> str:
-    return f"python3 fake_train.py --memory {memory} --seconds {seconds} --smact {smact}"
-
-
-def watch(jobs: Jobs, job_ids: list[int], *, timeout_s: float = 60.0) -> Watcher:
-    """Follow jobs to their end and return what their runs did on the GPUs."""
-    watcher = Watcher({"n0": SimulatedGpus(jobs.cluster.place.gpus("n0"))})
-    open_jobs = set(job_ids)
-
-    def all_over() -> bool:
-        watcher.sample()
-        rows = jobs.all_fields()
-        open_jobs.difference_update(
-            job for job in job_ids if rows.get(job, {}).get("JobState") == "COMPLETED"
-        )
-        return not open_jobs
-
-    jobs.cluster.wait(f"jobs {job_ids} complete", all_over, timeout_s)
-    return watcher
 
 
 def node_state(cluster: Cluster) -> str:
@@ -44,9 +22,9 @@ def node_state(cluster: Cluster) -> str:
 
 
 def test_more_jobs_than_gpus_share_and_never_overfill(jobs: Jobs) -> None:
-    wrap = ("--gpus=1", "--comment=rad:memory=10G", "--wrap", train("9G", 4))
+    wrap = ("--gpus=1", "--comment=rad:memory=10G", "--wrap", train("9G"))
     ids = [jobs.accepted(*wrap, user=user) for user in ("nobody", "games") * 4]
-    watcher = watch(jobs, ids)
+    watcher = follow(jobs, ids, together=ids)
     assert all(len(run.gpus) == 1 for job in ids for run in watcher.of(job))
     assert any(run.neighbours for job in ids for run in watcher.of(job))
     assert watcher.fullest_share <= 1.0
@@ -55,56 +33,40 @@ def test_more_jobs_than_gpus_share_and_never_overfill(jobs: Jobs) -> None:
 @pytest.mark.any_slurm("readings of a GPU by the Prolog")
 @pytest.mark.slow
 def test_unmanaged_processes_on_a_gpu_are_seen_and_avoided(jobs: Jobs) -> None:
-    gpus = SimulatedGpus(jobs.cluster.place.gpus("n0"))
-    for physical_gpu in gpus.gpus():
-        gpus.hold(physical_gpu.uuid, 35 * GIB, smact=0.5)  # this process is in no job
-        try:
-            jobs.cluster.wait(
-                "the monitor sees it", lambda uuid=physical_gpu.uuid: seen_busy(jobs.cluster, uuid), 20
-            )
-            job = jobs.accepted("--gpus=1", "--comment=rad:memory=12G", "--wrap", train("11G", 1))
-            assert watch(jobs, [job]).of(job)[0].gpus != {("n0", physical_gpu.index)}
-        finally:
-            gpus.release()
-
-
-def seen_busy(cluster: Cluster, uuid: str) -> bool:
-    window = read_window(cluster.place.run / "n0", now_s=cluster.clock.now_s())
-    return any(gpu.uuid == uuid and (gpu.smact or 0) > 0.05 and gpu.memory_used_bytes for gpu in window or ())
+    for physical_gpu in SimulatedGpus(jobs.cluster.place.gpus("n0")).gpus():
+        with unmanaged(jobs.cluster, "n0", physical_gpu.uuid, 35 * GIB, smact=0.5):
+            job = jobs.accepted("--gpus=1", "--comment=rad:memory=12G", "--wrap", train("11G"))
+            assert follow(jobs, [job]).of(job)[0].gpus != {("n0", physical_gpu.index)}
 
 
 def test_a_multi_gpu_job_gets_distinct_idle_gpus_next_to_shared_ones(jobs: Jobs) -> None:
-    shared = [
-        jobs.accepted("--gpus=1", "--comment=rad:memory=10G", "--wrap", train("9G", 6)) for _ in range(2)
-    ]
+    shared = [jobs.accepted("--gpus=1", "--comment=rad:memory=10G", "--wrap", train("9G")) for _ in range(2)]
     for job in shared:
         jobs.wait(job, "RUNNING")
-    pair = jobs.accepted("--gres=gpu:2", "--wrap", train("20G", 2))
-    watcher = watch(jobs, [*shared, pair])
+    pair = jobs.accepted("--gres=gpu:2", "--wrap", train("20G"))
+    watcher = follow(jobs, [*shared, pair], gpus={pair: 2}, together=[*shared, pair])
     runs = watcher.of(pair)
     assert [len(run.gpus) for run in runs if run.gpus] == [2]
     assert all(not run.neighbours for run in runs)
 
 
 def test_exclusive_jobs_never_have_neighbours(jobs: Jobs) -> None:
-    alone = ("--gpus=1", "--comment=rad:memory=5G,policy=exclusive", "--wrap", train("5G", 2))
-    shared = ("--gpus=1", "--comment=rad:memory=5G", "--wrap", train("5G", 2))
+    alone = ("--gpus=1", "--comment=rad:memory=5G,policy=exclusive", "--wrap", train("5G"))
+    shared = ("--gpus=1", "--comment=rad:memory=5G", "--wrap", train("5G"))
     order = [alone, shared, shared, alone, shared, alone, shared, shared, alone]
     ids = [jobs.accepted(*argv) for argv in order]
-    watcher = watch(jobs, ids, timeout_s=90)
+    watcher = follow(jobs, ids)
     for job, argv in zip(ids, order, strict=True):
         if argv is alone:
             assert all(not run.neighbours for run in watcher.of(job))
 
 
 def test_a_job_without_rad_lines_has_its_gpu_to_itself(jobs: Jobs) -> None:
-    shared = [
-        jobs.accepted("--gpus=1", "--comment=rad:memory=5G", "--wrap", train("5G", 4)) for _ in range(3)
-    ]
+    shared = [jobs.accepted("--gpus=1", "--comment=rad:memory=5G", "--wrap", train("5G")) for _ in range(3)]
     for job in shared:
         jobs.wait(job, "RUNNING")
-    plain = jobs.accepted("--gpus=1", "--wrap", train("5G", 2))
-    watcher = watch(jobs, [*shared, plain])
+    plain = jobs.accepted("--gpus=1", "--wrap", train("5G"))
+    watcher = follow(jobs, [*shared, plain], together=[*shared, plain])
     assert watcher.of(plain) and not any(run.neighbours for run in watcher.of(plain))
 
 

@@ -9,12 +9,12 @@ import pytest
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
-from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
 from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.monitor.window import read_window
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits
+from tests.cluster import trainings
 from tests.cluster.conftest import jobs_on, started
 from tests.cluster.submission.test_dry_run import dry_run, said_by_slurm
 
@@ -47,22 +47,12 @@ def train(memory: str, seconds: float) -> str:
 
 def test_jobs_of_two_gpus_share_both_with_each_other_and_with_smaller_jobs(jobs: Jobs) -> None:
     said = "--comment=rad:memory=12G"
-    ids = [jobs.accepted("--gpus=2", said, "--wrap", train("11G", 4)) for _ in range(2)]
-    ids += [jobs.accepted("--gpus=1", said, "--wrap", train("11G", 4)) for _ in range(2)]
-    late = jobs.accepted("--gpus-per-node=2", said, "--wrap", train("11G", 1))
-    watcher = Watcher({"n0": SimulatedGpus(jobs.cluster.place.gpus("n0"))})
-    most = 0
-
-    def over() -> bool:
-        nonlocal most
-        watcher.sample()
-        rows = jobs.all_fields()
-        most = max(most, sum(rows.get(job, {}).get("JobState") == "RUNNING" for job in ids))
-        return all(rows.get(job, {}).get("JobState") == "COMPLETED" for job in (*ids, late))
-
-    jobs.cluster.wait(f"jobs {[*ids, late]} complete", over, 90)
-    assert most == len(ids)
-    for job, gpus in zip((*ids, late), (2, 2, 1, 1, 2), strict=True):
+    ids = [jobs.accepted("--gpus=2", said, "--wrap", trainings.train("11G")) for _ in range(2)]
+    ids += [jobs.accepted("--gpus=1", said, "--wrap", trainings.train("11G")) for _ in range(2)]
+    late = jobs.accepted("--gpus-per-node=2", said, "--wrap", trainings.train("11G"))
+    wanted = dict(zip((*ids, late), (2, 2, 1, 1, 2), strict=True))
+    watcher = trainings.follow(jobs, wanted, gpus=wanted, together=ids)
+    for job, gpus in wanted.items():
         assert {len(run.gpus) for run in watcher.of(job) if run.gpus} == {gpus}, (
             "distinct, and never one more"
         )

@@ -9,11 +9,10 @@ import pytest
 from lab.config import RESERVED_MIB, shards_of
 from lab.files import rewrite
 from lab.jobs import Jobs
-from lab.watch import Watcher
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.versions import traits
+from tests.cluster.trainings import follow, train
 
 pytestmark = pytest.mark.cluster
 
@@ -57,25 +56,9 @@ def test_multi_node_jobs_get_what_they_requested(wide_jobs: Jobs) -> None:
 
 
 def test_jobs_share_on_both_nodes_within_each_nodes_own_gpus(wide_jobs: Jobs) -> None:
-    wrap = (
-        "--gpus=1",
-        "--comment=rad:memory=30G",
-        "--wrap",
-        "python3 fake_train.py --memory 29G --seconds 3",
-    )
-    ids = []
-    for _ in range(6):  # one on each small GPU, two on each large one
-        job = wide_jobs.submit(*wrap)
-        assert job.job_id is not None, job.messages
-        ids.append(job.job_id)
-    watcher = Watcher({node: SimulatedGpus(wide_jobs.cluster.place.gpus(node)) for node in ("n0", "n1")})
-
-    def over() -> bool:
-        watcher.sample()
-        rows = wide_jobs.all_fields()
-        return all(rows.get(job, {}).get("JobState") == "COMPLETED" for job in ids)
-
-    wide_jobs.cluster.wait("six jobs complete", over, 90)
+    wrap = ("--gpus=1", "--comment=rad:memory=30G", "--wrap", train("29G"))
+    ids = [wide_jobs.accepted(*wrap) for _ in range(6)]  # one on each small GPU, two on each large one
+    watcher = follow(wide_jobs, ids, together=ids)
     assert watcher.fullest_share <= 1.0
     seen = [(gpu, run) for job in ids for run in watcher.of(job) for gpu in run.gpus]
     assert {node for (node, _), _ in seen} == {"n0", "n1"}
@@ -103,22 +86,10 @@ def test_with_the_largest_gpus_numbers_a_job_goes_where_it_fits(wide_jobs: Jobs)
                 path, re.sub(r"(?m)^gpu_memory_mib = .*", f"gpu_memory_mib = {81920 - RESERVED_MIB}", text)
             )
         cluster.restart_radd()
-        large = (
-            "--gpus=1",
-            "--comment=rad:memory=50G",
-            "--wrap",
-            "python3 fake_train.py --memory 49G --seconds 1",
-        )
-        alone = ("--gpus=1", "--comment=rad:policy=exclusive", "--wrap", f"{TRAIN.removesuffix('0.3')}2")
-        ids = [wide_jobs.submit(*argv).job_id for argv in (large, large, alone, alone)]
-        watcher = Watcher({node: SimulatedGpus(cluster.place.gpus(node)) for node in ("n0", "n1")})
-
-        def over() -> bool:
-            watcher.sample()
-            rows = wide_jobs.all_fields()
-            return all(rows.get(job or 0, {}).get("JobState") == "COMPLETED" for job in ids)
-
-        cluster.wait("four jobs complete", over, 90)
-    runs = [watcher.of(job or 0) for job in ids]
+        large = ("--gpus=1", "--comment=rad:memory=50G", "--wrap", train("49G"))
+        alone = ("--gpus=1", "--comment=rad:policy=exclusive", "--wrap", train("1G"))
+        ids = [wide_jobs.accepted(*argv) for argv in (large, large, alone, alone)]
+        watcher = follow(wide_jobs, ids)
+    runs = [watcher.of(job) for job in ids]
     assert {node for run in [*runs[0], *runs[1]] for node, _ in run.gpus} == {"n1"}
     assert not any(run.neighbours for each in runs[2:] for run in each)

@@ -1,7 +1,7 @@
 """A job that books little and takes a GPU: its cap does not bind it, because it is the simulation's own.
 
 overrun.py FOLDER: waits for FOLDER/victim, which names a GPU, and takes all but a little of it. Its second run behaves.
-overrun.py FOLDER WINDOW: gives it back before the next sample; WINDOW is the file that rad-monitor writes at each.
+overrun.py FOLDER unseen: does so when there is FOLDER/go, and gives it back as soon as the victim has failed.
 """
 
 from __future__ import annotations
@@ -24,20 +24,18 @@ if os.environ.get("SLURM_RESTART_COUNT"):
 while not (folder / "victim").exists():
     time.sleep(0.02)
 uuid = (folder / "victim").read_text()
-window = Path(sys.argv[2]) if len(sys.argv) > 2 else None
-if window is not None:
-    time.sleep(2)
-    before = window.stat().st_mtime
-    while window.stat().st_mtime == before:
-        time.sleep(0.01)
+unseen = sys.argv[2:] == ["unseen"]
+while unseen and not (folder / "go").exists():
+    time.sleep(0.02)
 free = next(reading.free_bytes for reading in gpus.read() if reading.uuid == uuid)
 gpus.hold(uuid, free - 100 * MIB)
 (folder / "stolen").touch()
 print("stole", uuid, flush=True)
-if window is not None:
-    time.sleep(0.3)
+if unseen:
+    while not (folder / "failed").exists():
+        time.sleep(0.02)
     gpus.hold(uuid, 0)
-    time.sleep(5)
+    (folder / "returned").touch()
     sys.exit()
-time.sleep(60)
+time.sleep(600)
 print("was not stopped")

@@ -1,4 +1,7 @@
-"""An honest job: victim.py FOLDER shows its GPU, and grows within its booking once FOLDER/stolen is there."""
+"""An honest job: victim.py FOLDER shows its GPU, and grows within its booking once FOLDER/stolen is there.
+
+Where that fails, there is FOLDER/failed.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,9 @@ gpu.grow_to(2 * GIB, smact=0.1)
 (folder / "draft").replace(folder / "victim")
 while not (folder / "stolen").exists():
     time.sleep(0.02)
-gpu.grow_to(6 * GIB, smact=0.1)
-time.sleep(1)
+try:
+    gpu.grow_to(6 * GIB, smact=0.1)
+except RuntimeError:
+    (folder / "failed").touch()
+    raise
 print("6 GiB, as booked")

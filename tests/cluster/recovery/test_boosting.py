@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +14,14 @@ from slurm_plugin.slurm.control import JobView
 
 pytestmark = pytest.mark.cluster
 
+PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 TOP = 4_294_901_760
 """Where priority/basic begins to count down; ordinary jobs have less."""
 PATIENCE_S = 90
 WORDS = "echo torch.OutOfMemoryError: CUDA out of memory. >&2"
 MODEL = "model=models/resnet18_cifar_torchsummary.txt,batch_size=128,optimizer=sgd"
-GROWS = "1G,1.2G,1.5G,1.8G,2.2G,2.7G,3.3G,4G,38G"
+HOLDS = '[ -z "$SLURM_RESTART_COUNT" ] || exec sleep 600; '
+"""Before a program: its rerun lasts until the test cancels it."""
 
 
 @pytest.fixture(autouse=True)
@@ -53,43 +56,51 @@ def seen_of(jobs: Jobs, ids: Mapping[str, int], until: str = "RUNNING") -> dict[
     return views
 
 
-def shared(jobs: Jobs, *argv: str) -> int:
-    """Submit a job that radd decides on; on a busy machine its first answer may be too late, and the job left alone."""
-    ids: list[int] = []
-
-    def decided() -> bool:
-        ids.append(jobs.accepted("--open-mode=append", *argv))
-        if "rad2:shared" in jobs.fields(ids[-1]).get("Comment", ""):
-            return True
-        jobs.cluster.slurm("scancel", str(ids[-1]))
-        jobs.cluster.reset_breaker()
-        return False
-
-    jobs.cluster.wait("radd decides", decided, PATIENCE_S)
-    return ids[-1]
+def fill_gpus(jobs: Jobs) -> None:
+    """Let a job run on each GPU until FOLDER/go, next to which `underestimated` fits and its rerun does not."""
+    waits = "while [ ! -e go ]; do sleep 0.1; done"
+    for _ in range(4):
+        filler = jobs.accepted("--gpus=1", "--comment=rad:memory=30G", "--wrap", waits)
+        jobs.wait(filler, "RUNNING")
 
 
-def underestimated(jobs: Jobs, seconds: float = 10) -> int:
-    """Submit a training whose summary hides what it needs: it fills its share and requests more."""
-    train = f"python3 fake_train.py --memory {GROWS} --seconds {seconds}"
-    return shared(jobs, "--gpus=1", f"--comment=rad:{MODEL}", "--wrap", train)
+def underestimated(jobs: Jobs) -> int:
+    """Submit a job whose summary hides what it needs: it fills its limit and requests more."""
+    window = jobs.cluster.place.run / "n0" / "monitor" / "window.json"
+    fills = f"exec python3 {PROGRAMS / 'fills.py'} {jobs.folder} {window}"
+    return jobs.accepted("--open-mode=append", "--gpus=1", f"--comment=rad:{MODEL}", "--wrap", fills)
+
+
+def lent(jobs: Jobs, job: int) -> JobView:
+    """Wait until a job that was requeued has priority that is not its own, and return it as it waits."""
+    control = SlurmCommands(slurm_conf=str(jobs.cluster.place.slurm_conf), timeout_s=10)
+    seen: list[JobView | None] = []
+
+    def waits() -> bool:
+        seen.append(control.job(job))
+        view = seen[-1]
+        return view is not None and (view.state, view.restarts) == ("PENDING", 1) and view.nice < 0
+
+    jobs.cluster.wait("priority is lent", waits, PATIENCE_S)
+    assert seen[-1] is not None
+    return seen[-1]
 
 
 def test_an_estimate_of_rads_that_failed_is_lent_priority_until_the_rerun_starts(
     jobs: Jobs, cluster: Cluster
 ) -> None:
+    fill_gpus(jobs)
     job = underestimated(jobs)
-    waiting = [view for view in seen(jobs, job, "RUNNING") if view.restarts == 1 and view.state == "PENDING"]
-    first = max(view.priority for view in waiting)
-    control = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
-    assert min(view.nice for view in waiting) < 0, "nothing was lent"
+    first = lent(jobs, job).priority
     assert first <= TOP
+    (jobs.folder / "go").touch()
+    control = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
 
-    def requeue() -> bool:
+    def restored() -> bool:
         view = control.job(job)
         return view is not None and view.nice == 0 and view.state == "RUNNING"
 
-    cluster.wait("the priority is restored while the rerun runs", requeue, 10)
+    cluster.wait("the priority is restored while the rerun runs", restored, 60)
     cluster.slurm("scontrol", "requeue", str(job), user="nobody")
     again = seen(jobs, job, "PENDING")[-1]
     assert (again.nice, again.restarts) == (0, 2)
@@ -98,9 +109,11 @@ def test_an_estimate_of_rads_that_failed_is_lent_priority_until_the_rerun_starts
 
 def test_a_rerun_that_its_user_requeues_before_radd_looks_keeps_nothing(jobs: Jobs, cluster: Cluster) -> None:
     """The user holds it as well; that radd does not release it is shown in radd/requeued/test_priority_boosts.py."""
+    fill_gpus(jobs)
     job = underestimated(jobs)
-    views = seen(jobs, job, "RUNNING")
-    assert min(view.nice for view in views) < 0
+    lent(jobs, job)
+    (jobs.folder / "go").touch()
+    jobs.wait(job, "RUNNING", timeout_s=PATIENCE_S)
     cluster.daemons.stop("radd")
     cluster.slurm("scontrol", "requeuehold", str(job), user="nobody")
     jobs.wait(job, "PENDING")
@@ -112,15 +125,15 @@ def test_a_rerun_that_its_user_requeues_before_radd_looks_keeps_nothing(jobs: Jo
 
 def test_what_the_user_chose_buys_no_priority(jobs: Jobs) -> None:
     """A size of his own, in whichever way, and words that he prints himself, far below our estimate or beyond it."""
-    grows = "python3 fake_train.py --memory 3.8G,30G --seconds 3"
-    prints = "python3 fake_train.py --memory {} --seconds 1.5; " + f"{WORDS}; exit 1"
+    grows = f"{HOLDS}python3 fake_train.py --memory 3.8G,30G --seconds 3"
+    prints = f"{HOLDS}python3 fake_train.py --memory {{}} --seconds 1.5; {WORDS}; exit 1"
     requests = {
         "memory=1M and the words": ("--gpus=1", "--comment=rad:memory=1M", "--wrap", prints.format("0.9G")),
         "a stated size": ("--gpus=1", "--comment=rad:memory=4G", "--wrap", grows),
         "never near our estimate": ("--gpus=1", f"--comment=rad:{MODEL}", "--wrap", prints.format("0.5G")),
         "shards by hand": ("--gres=shard:4", "--wrap", grows),
     }
-    ids = {name: shared(jobs, *argv) for name, argv in requests.items()}
+    ids = {name: jobs.accepted("--open-mode=append", *argv) for name, argv in requests.items()}
     for name, views in seen_of(jobs, ids).items():
         assert {view.nice for view in views} == {0}, name
         assert max(view.priority for view in views) < TOP, name

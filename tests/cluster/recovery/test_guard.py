@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from lab.cluster import Cluster
 from lab.config import shards_of
 from lab.jobs import Jobs
+from slurm_plugin.monitor.window import read_job
 from tests.timing import within
 
 pytestmark = [
@@ -26,7 +28,7 @@ RERUN_S = 60
 """Below Slurm's own delay of two minutes."""
 
 
-def submit(jobs: Jobs, program: str, memory: str, *words: object, user: str) -> int:
+def submit(jobs: Jobs, program: str, memory: str, *words: str, user: str) -> int:
     return jobs.accepted(
         "--gpus=1",
         f"--comment=rad:memory={memory}",
@@ -65,10 +67,17 @@ def test_an_overrunning_job_is_stopped_and_its_victim_runs_again(jobs: Jobs, clu
 
 
 def test_a_victim_of_an_overrun_that_no_sample_shows_runs_again(jobs: Jobs, cluster: Cluster) -> None:
-    """300 ms between two samples: the victim is taken for one that needs more, and gets a GPU of its own."""
-    window = cluster.place.run / "n0" / "monitor" / "window.json"
+    """Between two samples: the victim is taken for one that needs more, and gets a GPU of its own."""
     victim = submit(jobs, "victim.py", "8G", user="nobody")
-    submit(jobs, "overrun.py", "4G", window, user="games")
+    overrunner = submit(jobs, "overrun.py", "4G", "unseen", user="games")
+    jobs.wait(overrunner, "RUNNING")
+    cluster.wait("the victim was sampled", lambda: read_job(cluster.place.run / "n0", victim) is not None, 30)
+    cluster.daemons.signal("monitor-n0", signal.SIGSTOP)
+    try:
+        (jobs.folder / "go").touch()
+        cluster.wait("the theft is over", (jobs.folder / "returned").exists, 30)
+    finally:
+        cluster.daemons.signal("monitor-n0", signal.SIGCONT)
     lost = jobs.wait(victim, "COMPLETED", timeout_s=RERUN_S)
     assert lost["Restarts"] == "1"
     text = jobs.output(victim)

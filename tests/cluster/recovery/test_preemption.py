@@ -47,7 +47,7 @@ def test_preempted_jobs_are_left_to_slurm(jobs: Jobs) -> None:
         jobs.wait(job, "RUNNING")
         jobs.cluster.wait("it has said so", lambda job=job: "memory" in jobs.output(job), 20)
     before = jobs.fields(ids["requeued"])
-    first = jobs.accepted("-p", "first", "--gpus=1", "--comment=rad:memory=30G", "--wrap", "sleep 60")
+    first = jobs.accepted("-p", "first", "--gpus=1", "--comment=rad:memory=30G", "--wrap", "sleep 600")
     jobs.wait(first, "RUNNING", timeout_s=60)
     jobs.cluster.wait(
         "only the first holds memory",

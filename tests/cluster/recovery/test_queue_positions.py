@@ -12,10 +12,10 @@ from lab.config import make_gpus
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
 from slurm_plugin.core.units import GIB
-from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.control import Standing
 from tests.cluster.conftest import started
+from tests.cluster.trainings import unmanaged
 
 pytestmark = pytest.mark.cluster
 
@@ -66,18 +66,13 @@ def test_a_requeued_job_keeps_its_queue_position_and_gains_none(jobs: Jobs, clus
     first = jobs.accepted("--gpus=1", SAID, "--wrap", "sleep 2")
     cluster.clock.sleep(UNSURE_S if "PriorityWeightAge" in cluster.place.slurm_conf.read_text() else 2)
     later = jobs.accepted("--gpus=1", "--licenses=late:1", SAID, "--wrap", "true")
-    cluster.clock.sleep(2)
-    assert order(standing(first)) < order(standing(later))
-
-    unmanaged = SimulatedGpus(cluster.place.gpus("n0"))
-    unmanaged.hold(make_gpus(NODE)[0].uuid, 12 * GIB, smact=0.1)
-    try:
-        cluster.clock.sleep(3)
+    cluster.wait("it stands first", lambda: order(standing(first)) < order(standing(later)), 20)
+    fills = ("--hold", "--nice=-1000000", "--gpus=1", SAID, "--wrap", WAITS.format("end"))
+    filler = jobs.accepted(*fills, user="root")
+    with unmanaged(cluster, "n0", make_gpus(NODE)[0].uuid, 12 * GIB):
         (jobs.folder / "go").touch()
         cluster.wait("it is requeued", lambda: standing(first).restarts == 1, 30)
-    finally:
-        unmanaged.release()
-    filler = jobs.accepted("--nice=-1000000", "--gpus=1", SAID, "--wrap", WAITS.format("end"), user="root")
+    cluster.slurm("scontrol", "release", str(filler))
     jobs.wait(filler, "RUNNING")
     assert standing(first).state == "PENDING", "it was to wait for the filler"
 

@@ -16,6 +16,7 @@ from tests.timing import within
 
 pytestmark = pytest.mark.cluster
 
+PROGRAMS = Path(__file__).resolve().parents[1] / "programs"
 WHOLE = shards_of(40960)
 GROWS = "python3 fake_train.py --memory 3.8G,30G --seconds 3"
 """Fills its share before it requests more: only then does the monitor's record agree that memory ran out."""
@@ -91,7 +92,9 @@ def test_a_controller_that_shares_no_state_reports_what_slurm_knows(
     jobs: Jobs, cluster: Cluster, tmp_path: Path
 ) -> None:
     """And says where the rest is."""
-    job = booked(jobs)
+    window = cluster.place.run / "n0" / "monitor" / "window.json"
+    (jobs.folder / "end").touch()
+    job = booked(jobs, wrap=f"python3 {PROGRAMS / 'fills.py'} {jobs.folder} {window}")
     jobs.wait(job, "COMPLETED", timeout_s=NO_DELAY_S)
     shared = cluster.place.etc / "rad.toml"
     alone = tmp_path / "rad.toml"

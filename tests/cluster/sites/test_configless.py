@@ -87,7 +87,7 @@ def test_users_are_informed_where_the_model_is_not_read_and_share_where_it_is(jo
     assert "job.sh:3: no model summary was read, so the GPU memory need is unknown" in said
     assert jobs.wait(job)["JobState"] == "COMPLETED", jobs.output(job)
     on_the_node(jobs.cluster, f"mkdir /etc/slurm/rad && cp {jobs.cluster.place.etc}/rad/*.lua /etc/slurm/rad")
-    said, job = submitted(jobs, TRAIN.format(60))
+    said, job = submitted(jobs, TRAIN.format(600))
     assert re.search(r"RAD: estimated [\d.]+ GiB; booked 3.0 GiB", said)
     jobs.wait(job, "RUNNING")
     jobs.cluster.wait("it trains", lambda: "training on 1 GPU(s)" in jobs.output(job), 20)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -15,13 +15,13 @@ from slurm_plugin.core.errors import CommandError
 from slurm_plugin.slurm.commands import SlurmCommands
 from slurm_plugin.slurm.time_limits import TimeLimits
 from tests.cluster.conftest import started
+from tests.cluster.trainings import follow, train
 
 pytestmark = pytest.mark.cluster
 
 SHARDS = 39
 USER = "games"
 SITE = ("AccountingStorageTRES=gres/gpu", "AccountingStorageEnforce=associations,limits,qos")
-TRAIN = "python3 fake_train.py --memory {} --seconds {}"
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_a_job_in_a_reservation_of_a_gpu_starts_there(jobs: Jobs, cluster: Clust
     except CommandError as exc:
         assert "Unknown parameter" in exc.output
         pytest.skip("this Slurm reserves no GPUs")
-    wrap = ("--comment=rad:memory=4G", "--wrap", TRAIN.format("3G", 0.5))
+    wrap = ("--comment=rad:memory=4G", "--wrap", "python3 fake_train.py --memory 3G --seconds 0.5")
     job = jobs.accepted("--reservation=games", "--gpus=1", *wrap, user=USER)
     try:
         assert jobs.wait(job)["JobState"] == "COMPLETED", jobs.output(job)
@@ -51,7 +51,7 @@ def about_accounts(cluster: Cluster) -> list[dict[str, Any]]:
     return [each for each in findings(cluster) if each["subject"] == "accounts"]
 
 
-def worth(row: dict[str, str]) -> int:
+def worth(row: Mapping[str, str]) -> int:
     """Return what a running job holds, in shards."""
     given = dict(item.partition("=")[::2] for item in row.get("AllocTRES", row.get("TRES", "")).split(","))
     return SHARDS * int(given.get("gres/gpu", 0)) + int(given.get("gres/shard", 0))
@@ -67,37 +67,32 @@ def test_a_user_who_may_have_one_gpu_has_no_more_of_them(jobs: Jobs, cluster: Cl
     cluster.wait("doctor is content", lambda: not about_accounts(cluster), 40)
 
     requests = [
-        ("--gpus=1", "--comment=rad:memory=12G", "--wrap", TRAIN.format("11G", 4)),
-        ("--gpus=1", "--comment=rad:memory=12G", "--wrap", TRAIN.format("11G", 4)),
-        ("--gpus=1", "--comment=rad:policy=exclusive", "--wrap", TRAIN.format("11G", 1)),
-        ("--partition=plain", "--gpus=1", "--wrap", TRAIN.format("11G", 1)),
-        ("--gpus=1", "--comment=rad:memory=4G", "--wrap", TRAIN.format("3.8G,20G", 1)),
-        ("--gres=shard:30", "--wrap", TRAIN.format("11G", 1)),
+        ("--gpus=1", "--comment=rad:memory=12G", "--wrap", train("11G")),
+        ("--gpus=1", "--comment=rad:memory=12G", "--wrap", train("11G")),
+        ("--gpus=1", "--comment=rad:policy=exclusive", "--wrap", train("11G")),
+        ("--partition=plain", "--gpus=1", "--wrap", train("11G")),
+        ("--gpus=1", "--comment=rad:memory=4G", "--wrap", train("3.8G,20G")),
+        ("--gres=shard:30", "--wrap", train("11G")),
     ]
     ids = []
     for argv in requests:
         job = jobs.submit(*argv, user=USER)
         assert job.job_id is not None, job.messages
         ids.append(job.job_id)
-    most, together = 0, 0
+    held: list[int] = []
 
-    def over() -> bool:
-        nonlocal most, together
-        rows = jobs.all_fields()
-        running = [row for row in rows.values() if row.get("JobState") == "RUNNING"]
-        most, together = max(most, sum(map(worth, running))), max(together, len(running))
-        return all(rows.get(job, {}).get("JobState") == "COMPLETED" for job in ids)
+    def look(rows: Mapping[int, Mapping[str, str]]) -> None:
+        held.append(sum(worth(row) for row in rows.values() if row.get("JobState") == "RUNNING"))
 
-    cluster.wait(f"jobs {ids} complete", over, 150)
-    assert most <= SHARDS, "more than one GPU at a time"
-    assert together > 1, "the limit keeps jobs from sharing"
+    follow(jobs, ids, together=ids[:2], look=look, timeout_s=150)
+    assert max(held) <= SHARDS, "more than one GPU at a time"
     assert jobs.fields(ids[4])["Restarts"] == "1"
 
 
 def test_more_time_stays_within_what_a_qos_and_an_account_allow(jobs: Jobs, cluster: Cluster) -> None:
     """Slurm takes a longer limit from root without a look at MaxWall: a user would pass it through us."""
     submitted = jobs.accepted(
-        "--gpus=1", "--time=10", "--comment=rad:memory=4G", "--wrap", "sleep 60", user=USER
+        "--gpus=1", "--time=10", "--comment=rad:memory=4G", "--wrap", "sleep 600", user=USER
     )
     jobs.wait(submitted, "RUNNING")
     slurm = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)

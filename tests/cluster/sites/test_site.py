@@ -13,9 +13,8 @@ from lab.cluster import Cluster
 from lab.config import RESERVED_MIB, shards_of
 from lab.jobs import Jobs
 from lab.place import ClusterSpec, NodeSpec, Place
-from lab.watch import Watcher
-from slurm_plugin.monitor.gpus.simulated import SimulatedGpus
 from tests.cluster.conftest import started
+from tests.cluster.trainings import follow, train
 
 pytestmark = pytest.mark.cluster
 
@@ -78,28 +77,10 @@ def make_login_node(cluster: Cluster) -> None:
     (login / "rad.toml").write_text(toml)
 
 
-def follow(jobs: Jobs, ids: list[int], *, timeout_s: float = 90.0) -> Watcher:
-    """Watch jobs on the GPUs until all have completed."""
-    gpus = jobs.cluster.place.gpus
-    watcher = Watcher({node.name: SimulatedGpus(gpus(node.name)) for node in NODES})
-
-    def over() -> bool:
-        watcher.sample()
-        rows = jobs.all_fields()
-        return all(rows.get(job, {}).get("JobState") == "COMPLETED" for job in ids)
-
-    jobs.cluster.wait(f"jobs {ids} complete", over, timeout_s)
-    return watcher
-
-
-def train(memory: str, seconds: float) -> tuple[str, str]:
-    return ("--wrap", f"python3 fake_train.py --memory {memory} --seconds {seconds} --smact 0.2")
-
-
 def test_gpus_of_three_sizes_are_filled_each_to_its_own_brim(jobs: Jobs) -> None:
-    shared = ("--gpus=1", "--comment=rad:memory=20G", *train("19G", 4))
+    shared = ("--gpus=1", "--comment=rad:memory=20G", "--wrap", train("19G"))
     ids = [jobs.accepted(*shared) for _ in range(10)]  # 2 fit on n0 at once, 6 on n1, 3 on n2
-    watcher = follow(jobs, ids)
+    watcher = follow(jobs, ids, together=ids)
     assert watcher.fullest_share <= 1.0
     seen = {node for job in ids for run in watcher.of(job) for node, _ in run.gpus}
     assert seen == {node.name for node in NODES}
@@ -107,8 +88,8 @@ def test_gpus_of_three_sizes_are_filled_each_to_its_own_brim(jobs: Jobs) -> None
 
 
 def test_an_exclusive_gpu_is_exclusive_on_every_size_of_gpu(jobs: Jobs) -> None:
-    alone = ("--gpus=1", "--comment=rad:memory=5G,policy=exclusive", *train("5G", 2))
-    shared = ("--gpus=1", "--comment=rad:memory=5G", *train("5G", 2))
+    alone = ("--gpus=1", "--comment=rad:memory=5G,policy=exclusive", "--wrap", train("5G"))
+    shared = ("--gpus=1", "--comment=rad:memory=5G", "--wrap", train("5G"))
     order = [shared, alone, shared, shared, alone, shared, alone, shared]
     ids = [jobs.accepted(*argv) for argv in order]
     watcher = follow(jobs, ids, timeout_s=150)
@@ -118,12 +99,10 @@ def test_an_exclusive_gpu_is_exclusive_on_every_size_of_gpu(jobs: Jobs) -> None:
 
 
 def test_a_multi_node_job_gets_two_gpus_of_each_kind_next_to_shared_jobs(jobs: Jobs) -> None:
-    shared = jobs.accepted("--partition=packed", "--gpus=1", "--comment=rad:memory=5G", *train("5G", 6))
+    shared = jobs.accepted("--partition=packed", "--gpus=1", "--comment=rad:memory=5G", "--wrap", train("5G"))
     jobs.wait(shared, "RUNNING")
-    wide = jobs.accepted(
-        "-N3", "--gres=gpu:2", "--wrap", "srun python3 fake_train.py --memory 9G --seconds 2"
-    )
-    watcher = follow(jobs, [shared, wide])
+    wide = jobs.accepted("-N3", "--gres=gpu:2", "--wrap", f"srun {train('9G')}")
+    watcher = follow(jobs, [shared, wide], gpus={wide: 6}, together=[shared, wide])
     (run,) = watcher.of(wide)
     assert sorted(node for node, _ in run.gpus) == ["n0", "n0", "n1", "n1", "n2", "n2"]
     assert not run.neighbours

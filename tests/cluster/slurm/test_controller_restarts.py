@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -34,19 +35,40 @@ def cluster(place: Place) -> Iterator[Cluster]:
         yield cluster
 
 
+@contextmanager
+def newly_started(cluster: Cluster) -> Iterator[None]:
+    """Let the shims take slurmctld for one that has just started (lua/rad_request.lua), however long this takes."""
+    proc = cluster.place.etc / "proc"
+    (proc / "self").mkdir(parents=True)
+    (proc / "self" / "stat").write_text(f"1 (slurmctld) S {'0 ' * 18}0\n")
+    (proc / "uptime").write_text("1.00 1.00\n")
+    settings = cluster.place.etc / "rad" / "rad_settings.lua"
+    before = settings.read_text()
+    settings.write_text(before.replace("\n}", f'\n  proc = "{proc}",\n}}'))
+    try:
+        yield
+    finally:
+        (proc / "uptime").write_text("1000.00 1000.00\n")
+        settings.write_text(before)
+
+
 def test_a_job_submitted_while_slurmctld_starts_is_not_refused(jobs: Jobs, cluster: Cluster) -> None:
-    """Slurm 22.05 takes `--gpus=1` then and refuses shards; 23.11 and later take both."""
-    running = jobs.accepted("--gpus=1", "--comment=rad:memory=4G", "--wrap", "sleep 300")
+    """Slurm 22.05 takes `--gpus=1` then and refuses shards until a node has come; 23.11 and later take both."""
+    running = jobs.accepted("--gpus=1", "--comment=rad:memory=4G", "--wrap", "sleep 600")
     jobs.wait(running, "RUNNING")
     cluster.wait(
         "its state is saved", lambda: saved(cluster, "node_state") and saved(cluster, "job_state"), SAVED_S
     )
     cluster.daemons.stop("slurmctld")
-    cluster.start_slurmctld()  # and wait for nothing
+    cluster.daemons.stop("slurmd-n0")
     said = "--comment=rad:memory=4G"
     requests = (("--gpus=1", said), ("--gres=gpu:1",), ("--gpus=1", "--comment=rad:policy=exclusive"))
-    shards = jobs.submit("--gres=shard:4", "--wrap", "true")  # first: 22.05.8 takes it 4 s after its start
-    early = [jobs.submit(*words, "--wrap", "true") for words in requests]
+    with newly_started(cluster):
+        cluster.start_slurmctld()
+        shards = jobs.submit("--gres=shard:4", "--wrap", "true")
+        early = [jobs.submit(*words, "--wrap", "true") for words in requests]
+        cluster.start_node(NODE)
+        cluster.wait_for_nodes()
     assert [job.messages for job in early if job.job_id is None] == []
     slurm = SlurmCommands(slurm_conf=str(cluster.place.slurm_conf), timeout_s=10)
     forgets = traits(slurm.version()).forgets_shards

@@ -25,7 +25,7 @@ from slurm_plugin.slurm.files.conf_files import settings_of
 from slurm_plugin.slurm.files.installed import installed_version
 from slurm_plugin.slurm.versions import traits
 from tests.cluster.conftest import jobs_on, started
-from tests.cluster.recovery.test_boosting import GROWS, MODEL
+from tests.cluster.recovery.test_boosting import fill_gpus, underestimated
 
 pytestmark = pytest.mark.cluster
 
@@ -213,7 +213,6 @@ def test_what_the_first_lent_is_taken_back_by_the_standby(jobs: Jobs, pair: Clus
     """Its machine is gone, radd with it; the rerun waits for a GPU meanwhile."""
     if "shard:h200:" not in pair.slurm("sinfo", "-h", "-p", "gpu", "-o", "%G"):
         pytest.skip("the standby knows of no shards, so that no pending job that asks for them starts")
-    waits = f"while [ ! -e {jobs.folder}/end ]; do sleep 0.2; done"
     control = SlurmCommands(slurm_conf=str(pair.place.slurm_conf), timeout_s=10)
 
     def view(job_id: int) -> JobView:
@@ -234,11 +233,8 @@ def test_what_the_first_lent_is_taken_back_by_the_standby(jobs: Jobs, pair: Clus
     second_stands_by(pair)
     share(jobs, "true")
     pair.clock.sleep(UNSURE_S + 2)  # from then on jobs share
-    for _ in range(4):  # next to each of which the training fits, and its rerun does not
-        filler = jobs.submit("--gpus=1", "--comment=rad:memory=30G", "--wrap", waits)
-        jobs.wait(filler.job_id or 0, "RUNNING")
-    train = f"python3 fake_train.py --memory {GROWS} --seconds 10 && {waits.replace('/end', '/seen')}"
-    rerun = jobs.submit("--gpus=1", f"--comment=rad:{MODEL}", "--wrap", train).job_id or 0
+    fill_gpus(jobs)
+    rerun = underestimated(jobs)
     pair.wait("priority is lent", lambda: view(rerun).nice < 0 and view(rerun).state == "PENDING", 60)
     pair.clock.sleep(2)
     began_s = pair.clock.now_s()
@@ -250,11 +246,11 @@ def test_what_the_first_lent_is_taken_back_by_the_standby(jobs: Jobs, pair: Clus
         with without_power(port_of(pair)):
             pair.wait("the standby is in charge", in_charge, 60)
             assert view(rerun).nice < 0
-            (jobs.folder / "end").touch()
+            (jobs.folder / "go").touch()
             pair.wait("it runs again", runs, 60)
             pair.wait("it is taken back", lambda: view(rerun).nice == 0, POLL_IDLE_S + 15)
     finally:
-        for name in ("end", "seen"):
+        for name in ("go", "end"):
             (jobs.folder / name).touch()
         pair.start_slurmctld()
         pair.restart_radd()

@@ -51,7 +51,7 @@ def test_one_task_that_runs_out_of_memory_runs_again_alone(jobs: Jobs) -> None:
 
 
 def test_whatever_is_said_of_an_id_holds_for_one_task(jobs: Jobs) -> None:
-    array_id = array(jobs, wrap="sleep 120")
+    array_id = array(jobs, wrap="sleep 600")
     jobs.cluster.wait(
         "all tasks run",
         lambda: [row["JobState"] for row in tasks(jobs, array_id).values()] == 3 * ["RUNNING"],

@@ -107,7 +107,7 @@ def test_every_change_has_the_answer_that_it_has_without_rad(
     answers = {}
     for kind, request in REQUESTS.items():
         begin = "--begin=now+2days" if state == "PENDING" else "--begin=now"
-        job = jobs.accepted(begin, "--gpus=1", *request, "--wrap", "sleep 300")
+        job = jobs.accepted(begin, "--gpus=1", *request, "--wrap", "sleep 600")
         jobs.wait(job, state)
         answers[kind] = {what: change(cluster, job, what, user) for what in changes}
         cluster.slurm("scancel", str(job))

@@ -12,6 +12,7 @@ from lab.cluster import Cluster
 from lab.jobs import Jobs, SubmitResult
 from slurm_plugin.core.history.observed import LEAST_RUN_S
 from slurm_plugin.core.history.runs import LEAST_MARGIN_BYTES, MARGIN
+from slurm_plugin.monitor.window import read_job
 
 pytestmark = [
     pytest.mark.cluster,
@@ -29,10 +30,9 @@ SHARDS = -(-max(int(PEAK_GIB * GIB * MARGIN), PEAK_GIB * GIB + LEAST_MARGIN_BYTE
 SEEN = "GiB in earlier runs; booked"
 
 
-def submit(
-    jobs: Jobs, *more: str, batch_size: int = 64, peak_gib: int = PEAK_GIB, seconds: float = LEAST_RUN_S + 3
-) -> SubmitResult:
-    train = f"python3 fake_train.py --memory {peak_gib}G --seconds {seconds:.0f}"
+def submit(jobs: Jobs, *more: str, batch_size: int = 64, peak_gib: int = PEAK_GIB) -> SubmitResult:
+    """Submit a training that goes on until `ends`."""
+    train = f"python3 fake_train.py --memory {peak_gib}G --seconds 0 --until end.$SLURM_JOB_ID"
     comment = f"--comment=rad:{MODEL},batch_size={batch_size}"
     job = jobs.submit(*more, "--gres=gpu:1", comment, "--wrap", train)
     assert job.job_id is not None, job.messages
@@ -55,16 +55,30 @@ def rad(cluster: Cluster, *words: str) -> dict[str, Any]:
     return tree
 
 
+def ends(jobs: Jobs, job_id: int | None, seen_s: float = 0.0) -> None:
+    """Let a training end well once rad-monitor has seen it for so long."""
+    assert job_id is not None
+    cluster = jobs.cluster
+
+    def seen() -> bool:
+        usage = read_job(cluster.place.run / "n0", job_id)
+        return usage is not None and cluster.clock.now_s() - usage.first_s > seen_s
+
+    cluster.wait("rad-monitor has seen it", seen, 60 + seen_s)
+    (jobs.folder / f"end.{job_id}").touch()
+    assert jobs.wait(job_id)["JobState"] == "COMPLETED", jobs.output(job_id)
+
+
 def shards(jobs: Jobs, job_id: int) -> int:
     return int(jobs.fields(job_id)["TresPerNode"].rpartition(":")[2])
 
 
 def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, cluster: Cluster) -> None:
-    short = submit(jobs, peak_gib=1, seconds=3)
+    short = submit(jobs, peak_gib=1)
     first = submit(jobs)
     assert SEEN not in short.messages + first.messages
-    assert jobs.wait(short.job_id)["JobState"] == "COMPLETED", jobs.output(short.job_id)
-    assert jobs.wait(first.job_id, timeout_s=120)["JobState"] == "COMPLETED", jobs.output(first.job_id)
+    ends(jobs, short.job_id)
+    ends(jobs, first.job_id, LEAST_RUN_S + 1)
     booked_first = shards(jobs, first.job_id)
 
     found: list[SubmitResult] = []
@@ -91,9 +105,8 @@ def test_the_second_submission_of_a_job_books_its_observed_peak(jobs: Jobs, clus
 
 def test_a_short_run_that_ended_well_lowers_no_booking(jobs: Jobs, cluster: Cluster) -> None:
     """It may have ended before its first whole step: another run of the model would run out of memory."""
-    first = submit(jobs, batch_size=48, peak_gib=1, seconds=3)
-    assert jobs.wait(first.job_id)["JobState"] == "COMPLETED", jobs.output(first.job_id)
-    assert first.job_id is not None
+    first = submit(jobs, batch_size=48, peak_gib=1)
+    ends(jobs, first.job_id)
 
     def reported() -> bool:
         return bool(rad(cluster, "report", str(first.job_id), "--json")["runs"])

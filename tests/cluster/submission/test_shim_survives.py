@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from lab.cluster import Cluster
-from lab.config import shards_of
+from lab.config import deadline, shards_of
 from lab.jobs import Jobs
+from lab.place import PATIENT_S
 from tests.timing import within
 
 pytestmark = pytest.mark.cluster
@@ -23,7 +24,14 @@ A_USER_WAITS_S = 5.0
 
 @pytest.fixture
 def radd_back(cluster: Cluster) -> Iterator[None]:
+    """Let submissions wait for radd as long as on a site, and restore all at the end."""
+    settings = cluster.place.etc / "rad" / "rad_settings.lua"
+    before = settings.read_text()
+    assert deadline(PATIENT_S) in before
+    settings.write_text(before.replace(deadline(PATIENT_S), deadline(0.1)))
+    cluster.reset_breaker()
     yield
+    settings.write_text(before)
     cluster.daemons.signal("radd", signal.SIGCONT)
     cluster.restart_radd()
 

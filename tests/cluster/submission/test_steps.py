@@ -85,7 +85,7 @@ def test_steps_of_salloc_and_from_another_shell_find_the_gpu(jobs: Jobs, said: t
     (jobs.folder / "steps.sh").write_text("\n".join(f"srun {ask} {show} 2>&1" for ask in requests))
     text = shell(f"salloc --gres=gpu:1 {' '.join(said)} sh steps.sh 2>&1")
     assert text.count("step on 0") == len(requests), text
-    job_id = jobs.accepted("--gres=gpu:1", *said, "--wrap", "sleep 60")
+    job_id = jobs.accepted("--gres=gpu:1", *said, "--wrap", "sleep 600")
     jobs.wait(job_id, "RUNNING")
     text = shell(f"srun --jobid={job_id} --overlap --gres=gpu:1 {show} 2>&1")
     assert "step on 0" in text, text
@@ -116,7 +116,8 @@ def test_several_tasks_of_a_step_use_the_one_gpu_of_their_job(jobs: Jobs, said: 
 
 
 def test_an_interrupted_step_ends_although_its_srun_was_started_again(jobs: Jobs) -> None:
-    wrap = "srun --cpus-per-gpu=1 sleep 100 & sleep 2; kill -TERM $!; wait $!; echo ended"
+    step = "srun --cpus-per-gpu=1 sh -c 'touch begun; exec sleep 600'"
+    wrap = f"{step} & while [ ! -e begun ]; do sleep 0.1; done; kill -TERM $!; wait $!; echo ended"
     job_id = jobs.accepted("--gres=gpu:1", "--wrap", wrap)
     assert jobs.wait(job_id, timeout_s=40)["JobState"] == "COMPLETED"
     assert "ended" in jobs.output(job_id)

@@ -105,14 +105,14 @@ def test_an_unnamed_partitions_job_is_noted_and_jobs_of_rads_keep_clear_of_it(
     jobs: Jobs, settings: Cluster
 ) -> None:
     settings.set_rad("pin", '"auto"')
-    plain = jobs.accepted("-p", "plain", "--gres=gpu:1", "--wrap", "sleep 30")
+    plain = jobs.accepted("-p", "plain", "--gres=gpu:1", "--wrap", "sleep 600")
     jobs.wait(plain, "RUNNING")
     settings.wait(
         "it is noted", lambda: any(row["job_id"] == plain for row in settings.allocations("n0")), 10
     )
     (row,) = [row for row in settings.allocations("n0") if row["job_id"] == plain]
     assert (row["managed"], row["kind"]) == (False, "whole")
-    rads = jobs.accepted("--gpus=1", "--comment=rad:memory=4G", "--wrap", "sleep 5")
+    rads = jobs.accepted("--gpus=1", "--comment=rad:memory=4G", "--wrap", "sleep 600")
     settings.wait(
         "RAD's job runs", lambda: any(one["job_id"] == rads for one in settings.allocations("n0")), 60
     )

@@ -38,7 +38,7 @@ def test_test_only_leaves_nothing_behind(jobs: Jobs, cluster: Cluster) -> None:
 
 
 def test_a_suspended_job_keeps_its_memory_booked(jobs: Jobs, cluster: Cluster) -> None:
-    job = jobs.accepted(*SHARES, "--wrap", "python3 fake_train.py --memory 3G --seconds 8")
+    job = jobs.accepted(*SHARES, "--wrap", "python3 fake_train.py --memory 3G --until end")
     cluster.wait("it trains", lambda: "training" in jobs.output(job), 20)
     before = cluster.allocations("n0")
     cluster.slurm("scontrol", "suspend", str(job))
@@ -47,6 +47,7 @@ def test_a_suspended_job_keeps_its_memory_booked(jobs: Jobs, cluster: Cluster) -
     cluster.clock.sleep(LOOKED_S)
     assert cluster.allocations("n0") == before != []
     cluster.slurm("scontrol", "resume", str(job))
+    (jobs.folder / "end").touch()
     done = jobs.wait(job, "COMPLETED")
     assert (done["Restarts"], done["TimeLimit"]) == ("0", "00:09:00")
 

@@ -25,15 +25,18 @@ def gpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def environment(gpus: Path, **env: str) -> dict[str, str]:
+    return {"RAD_SIMULATED_GPUS": str(gpus), "SLURMD_NODENAME": "n0", "PATH": os.environ["PATH"], **env}
+
+
+def command(*options: str) -> list[str]:
+    return [sys.executable, str(PROGRAM), "--seconds", "0.2", *options]
+
+
 def train(gpus: Path, *options: str, **env: str) -> subprocess.CompletedProcess[str]:
-    environment = {
-        "RAD_SIMULATED_GPUS": str(gpus),
-        "SLURMD_NODENAME": "n0",
-        "PATH": os.environ["PATH"],
-        **env,
-    }
-    argv = [sys.executable, str(PROGRAM), "--seconds", "0.2", *options]
-    return subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(
+        command(*options), env=environment(gpus, **env), capture_output=True, text=True, check=False
+    )
 
 
 def test_it_trains_on_every_gpu_that_the_variable_names_in_its_order(gpus: Path) -> None:
@@ -70,6 +73,18 @@ def test_it_fails_if_the_process_of_any_gpu_fails(gpus: Path) -> None:
         SimulatedGpus(gpus / "n0").release()
     assert done.returncode == 1
     assert done.stderr.count("torch.OutOfMemoryError") == 1
+
+
+def test_it_goes_on_until_a_file_is_there(gpus: Path, tmp_path: Path) -> None:
+    end = tmp_path / "end"
+    argv = command("--memory", "3G", "--until", str(end))
+    with subprocess.Popen(argv, env=environment(gpus), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "phase 1 of 1 done" not in process.stdout.readline():
+            pass
+        assert process.poll() is None and SimulatedGpus(gpus / "n0").read()[0].memory_used_bytes == 3 * GIB
+        end.touch()
+        assert process.wait(60) == 0
 
 
 def test_no_visible_gpu_is_pytorchs_other_error(gpus: Path) -> None:

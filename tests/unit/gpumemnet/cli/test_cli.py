@@ -16,6 +16,7 @@ from gpumemnet.errors import ModelFileError
 from gpumemnet.estimators import tree_model
 from gpumemnet.estimators.tree_model import WEIGHTS
 from gpumemnet.units import MIB, human
+from tests.timing import within
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +28,9 @@ def python(code: str, *args: str, cwd: Path | None = None, **more: str) -> subpr
     """Run code with the package that this process imported, installed or a checkout."""
     env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1]), "PYTHONSAFEPATH": "1", **more}
     argv = [sys.executable, "-c", code, *args]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=cwd, env=env, check=False)
+    return subprocess.run(
+        argv, capture_output=True, text=True, timeout=within(60), cwd=cwd, env=env, check=False
+    )
 
 
 def run(*args: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -296,7 +299,7 @@ def test_on_a_terminal_it_says_what_one_waits_for(tmp_path: Path) -> None:
     shown, terminal = os.openpty()
     argv = [sys.executable, "-c", "from gpumemnet.cli import main; main()", "--", sys.executable, "train.py"]
     env = {**os.environ, "PYTHONPATH": str(WEIGHTS.parents[1])}
-    done = subprocess.run(argv, stderr=terminal, cwd=tmp_path, env=env, timeout=60, check=False)
+    done = subprocess.run(argv, stderr=terminal, cwd=tmp_path, env=env, timeout=within(60), check=False)
     os.close(terminal)
     directives = os.read(shown, 4096).decode()
     os.close(shown)
@@ -304,7 +307,9 @@ def test_on_a_terminal_it_says_what_one_waits_for(tmp_path: Path) -> None:
     assert done.returncode == 2 and first.endswith("at most 5 minutes") and "could not be traced" in second, (
         directives
     )
-    quiet = subprocess.run(argv, stderr=subprocess.PIPE, cwd=tmp_path, env=env, timeout=60, check=False)
+    quiet = subprocess.run(
+        argv, stderr=subprocess.PIPE, cwd=tmp_path, env=env, timeout=within(60), check=False
+    )
     assert b"minutes" not in quiet.stderr, "programs read it"
 
 

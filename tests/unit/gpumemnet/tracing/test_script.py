@@ -17,6 +17,7 @@ from gpumemnet.tracing.script.bounds import CPU_SHARE, cleaned_up
 from gpumemnet.tracing.script.files import MAX_FILE_BYTES
 from gpumemnet.tracing.script.start import ScriptLimits, Untraced, run
 from gpumemnet.units import MIB
+from tests.timing import within
 
 pytestmark = pytest.mark.slow
 
@@ -69,12 +70,12 @@ time.sleep(600)
         env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path)},
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL) if number is not signal.SIGKILL else None,
     ) as starter:  # under nohup tests ignore a hang-up, and so would what they start
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + within(60)
         while not running(f"# apart {mark}\0") and time.monotonic() < deadline:
             time.sleep(0.01)
         assert running(f"# apart {mark}\0"), "the script has started nothing"
         starter.send_signal(number)
-        starter.wait(timeout=60)
+        starter.wait(timeout=within(60))
     while running(mark) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not running(mark)
@@ -96,7 +97,7 @@ from gpumemnet.tracing.script.start import run
 class Slow:
     def begin(self):
         Path(sys.argv[1], "begun").touch()
-        ends, parent = time.monotonic() + 3, os.getppid()
+        ends, parent = time.monotonic() + 60, os.getppid()
         while os.getppid() == parent and time.monotonic() < ends:
             time.sleep(0.01)
     def started(self): ...
@@ -113,11 +114,11 @@ run(sys.argv[2:], environment=os.environ, ways=[lambda *_: Slow()])
         env={**os.environ, "PYTHONPATH": root, "TMPDIR": str(tmp_path)},
         preexec_fn=lambda: signal.signal(number, signal.SIG_DFL) if number is not signal.SIGKILL else None,
     ) as starter:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + within(60)
         while not (tmp_path / "begun").exists() and time.monotonic() < deadline:
             time.sleep(0.01)
         starter.send_signal(number)
-        starter.wait(timeout=60)
+        starter.wait(timeout=within(60))
     while running(mark) and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not running(mark) and not (tmp_path / "ran").exists()

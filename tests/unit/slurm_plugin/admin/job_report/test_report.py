@@ -18,7 +18,8 @@ from slurm_plugin.core.history.runs import Run
 from slurm_plugin.core.logs.events import Entry, EventKind, LogEvent
 from slurm_plugin.core.records.submission import Booking
 from slurm_plugin.core.units import GIB
-from slurm_plugin.slurm.queries.job_times import _SACCT, _SQUEUE, JobTimes, parse_sacct, parse_squeue
+from slurm_plugin.slurm.queries.columns import cut
+from slurm_plugin.slurm.queries.job_times import _SACCT, _SQUEUE, JobTimes, _of_squeue, parse_sacct
 
 START_S = 1_772_366_400.0
 USER = 4_000_000_000  # no machine has a name for it
@@ -208,7 +209,7 @@ def test_a_job_is_read_from_squeue_and_from_sacct():
         tres_per_node="gres:shard:3",
         **common,
     )
-    one = parse_squeue(text, 7)
+    one = _of_squeue(cut(text, _SQUEUE), 7)
     assert one is not None
     assert (one.user_id, one.state, one.restarts, one.requested, one.end_s) == (
         1000,
@@ -218,7 +219,7 @@ def test_a_job_is_read_from_squeue_and_from_sacct():
         None,
     )
     assert one.start_s is not None and one.submit_s is not None and one.start_s - one.submit_s == 3600
-    assert parse_squeue(text, 8) is None
+    assert _of_squeue(cut(text, _SQUEUE), 8) is None
     text = line(
         _SACCT,  # type: ignore[arg-type]
         1,
@@ -240,4 +241,4 @@ def test_a_job_is_read_from_squeue_and_from_sacct():
     )
     assert parse_sacct(b"", 7) is None
     with pytest.raises(SlurmError):
-        parse_squeue(b"JOBID\n", 7)
+        cut(b"JOBID\n", _SQUEUE)

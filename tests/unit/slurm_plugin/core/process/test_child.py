@@ -21,17 +21,14 @@ def test_the_answer_arrives_whole_whatever_is_in_it() -> None:
     assert in_child(bytes, timeout_s=30) == b""
 
 
-def test_a_child_that_hangs_is_killed_in_time(tmp_path: Path) -> None:
-    def task() -> bytes:
-        (tmp_path / "pid").write_text(str(os.getpid()))
-        return hangs_for_good()
-
+def test_a_child_that_hangs_is_killed_in_time() -> None:
     start_s = time.monotonic()
+    hangs = Child(hangs_for_good, timeout_s=0.3)
+    pid = hangs._pid
     with pytest.raises(ChildError, match="out of time"):
-        in_child(task, timeout_s=0.3)
+        hangs.answer()
     assert time.monotonic() - start_s < within(3)
-    pid = int((tmp_path / "pid").read_text())
-    deadline_s = time.monotonic() + 5
+    deadline_s = time.monotonic() + within(10)
     while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline_s:
         try:
             os.waitpid(pid, os.WNOHANG)
@@ -138,9 +135,8 @@ def test_the_session_of_a_hurried_child_is_hurried_too() -> None:
         return Path("/proc/self/autogroup").read_bytes()
 
     def hurried() -> bytes:
-        os.nice(-7)
+        os.nice(-7 - os.nice(0))  # from whatever it is: a tester's may be 19
         return in_child(group, timeout_s=30)
 
     assert in_child(group, timeout_s=30).split()[1:] == [b"nice", b"0"]
-    own = os.nice(0)  # 5 under `nice -n 5 make unit`
-    assert in_child(hurried, timeout_s=30).split()[1:] == [b"nice", b"%d" % (own - 7)]
+    assert in_child(hurried, timeout_s=30).split()[1:] == [b"nice", b"-7"]

@@ -53,7 +53,7 @@ class Breaks:
         raise ZeroDivisionError
 
 
-def timely(source: type, timeout_s: float = 5.0) -> TimelyTelemetry:
+def timely(source: type, timeout_s: float = 60.0) -> TimelyTelemetry:
     return TimelyTelemetry(source, timeout_s=timeout_s)
 
 

@@ -14,7 +14,7 @@ def config(mode: str = "enforce", **partition: Any) -> Config:
 
 
 def partitions(made: Config, *, whole_as_gpu: bool = False, leave_jobs: bool = False) -> Any:
-    left = fallback_of(made, {"gpu": whole_as_gpu}, leave_jobs=leave_jobs, now_s=100.0)
+    left = fallback_of(made, {"gpu": whole_as_gpu}, leave_jobs=leave_jobs, gpu_defaults={}, now_s=100.0)
     assert left["until_s"] == 100 + HOLDS_S
     return left["partitions"]
 

@@ -13,6 +13,7 @@ from fake_proc import SLURMSTEPD, installed, process, slurmstepd
 from slurm_plugin.core.process.identity import LONGEST, ProcFolder, opened
 from slurm_plugin.slurm.node.daemons import Belonging, job_of_step
 from slurm_plugin.slurm.node.processes import claimed_gpus, living_jobs, owners_of, slurmd_since_s
+from tests.timing import within
 
 USER = (1000, 1000, 1000, 1000)
 CHILD = 11
@@ -91,7 +92,7 @@ def test_one_whose_program_an_upgrade_replaced_is_still_one(tmp_path: Path) -> N
         try:
             with opened(running.pid) as entry:
                 assert entry is not None
-                shown_by_s = time.monotonic() + 10
+                shown_by_s = time.monotonic() + within(10)
                 while not entry.read("cmdline") and time.monotonic() < shown_by_s:
                     time.sleep(0.001)  # Popen returns while the kernel still sets up the program's arguments
                 assert job_of_step(entry) == Belonging(job_id=41, certain=True)
