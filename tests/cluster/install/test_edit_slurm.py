@@ -109,7 +109,6 @@ def test_jobs_run_on_while_a_site_begins_to_share_and_ends(bare: Cluster, jobs: 
     said = rad(bare, "install", *INSTALL)
     assert said.rstrip().endswith("status 0"), said
     assert "+Prolog=" in said or "/prolog.sh" in said
-    bare.restart_radd()  # after an install it starts before slurmctld: it looks at slurm.conf every five seconds
     again(bare)
     bare.wait("radd has read slurm.conf again", lambda: shares(jobs), 30)
     wrap = ("--wrap", "echo kind=$RAD_KIND gpu=$RAD_GPUS site=$SITE; sleep 2")

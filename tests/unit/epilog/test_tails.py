@@ -102,6 +102,6 @@ def test_a_file_that_hangs_is_given_up_and_the_others_are_read(
     clock = SystemClock()
     start_s = clock.monotonic_s()
     paths = ["/nfs/out", str(tmp_path / "err")]
-    (found,) = read_tails(paths, owner=ME, deadline=Deadline(clock, within(0.3)))
+    (found,) = read_tails(paths, owner=ME, deadline=Deadline(clock, within(1)))
     assert found.endswith("xCUDA out of memory") and len(found) == min(TAIL_BYTES, length + 18)
     assert clock.monotonic_s() - start_s < within(2)
