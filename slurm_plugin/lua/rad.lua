@@ -144,7 +144,7 @@ local function report_note(job_desc, job_rec)
 end
 
 -- A booking holds for the request that it was made for. One whose request changes is marked by radd, or dropped where
--- radd is away; the Prolog then asks Slurm what the job was given.
+-- radd is away; the Prolog then asks Slurm what the job was given. Returns whether radd set what it requests.
 local function mark_booking(job_desc, job_rec)
   local comment = job_desc.comment or job.field(job_rec, "comment") or ""
   if not signed_booking.is_in(comment) or not request.is_touched_by(job_desc) then
@@ -158,7 +158,7 @@ local function mark_booking(job_desc, job_rec)
   local reply, problem = ask(message)
   if reply and (reply.set and reply.set.comment or "") ~= "" then
     job.set_fields(job_desc, reply.set)
-    return
+    return reply.set.gres ~= nil
   end
   log("a changed job's booking is dropped" .. (problem and ": " .. problem or ""))
   local words = signed_booking.words(comment)
@@ -217,8 +217,9 @@ function rad.modify(job_desc, job_rec, part_list, modify_uid)
     end
     keep_gpu(job_desc, job_rec)
     keep_cpus(job_desc, job_rec)
-    keep_shards(job_desc, job_rec)
-    mark_booking(job_desc, job_rec)
+    if not mark_booking(job_desc, job_rec) then
+      keep_shards(job_desc, job_rec)
+    end
   end)
   if not ok then
     log("change refused: " .. tostring(problem)) -- rather than a booking that no longer holds

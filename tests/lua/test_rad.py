@@ -661,6 +661,18 @@ def test_one_gpu_stays_the_shards_that_stand_for_it(
     assert modify(hooks, {"gres": typed}, {"comment": comment}, 1000)["gres"] == expected
 
 
+@pytest.mark.parametrize("whole", ["shard:78", "gpu:1"])
+def test_radd_says_how_a_gpu_of_another_partition_is_requested(
+    hooks: LuaProgram, radd: Any, whole: str
+) -> None:
+    fake = radd(replies(reply(set={"comment": OTHER, "gres": whole, "tres_per_job": ""})))
+    typed = {"gres": "gres:gpu:1", "tres_per_job": "gres:gpu:1", "partition": "big"}
+    rec = {"comment": WHOLE, "user_id": 1000, "partition": "gpu"}
+    changed = modify(hooks, typed, rec, 1000)
+    assert changed == {"gres": whole, "tres_per_job": "", "partition": "big", "comment": OTHER}
+    assert (fake.received[0]["gres"], fake.received[0]["partition"]) == ("gres:gpu:1", "big")
+
+
 def test_cpus_of_a_gpu_become_those_of_the_node(hooks: LuaProgram) -> None:
     """Slurm takes --cpus-per-gpu for gres/gpu alone."""
     typed = {"cpus_per_tres": "gres:gpu:2"}

@@ -11,6 +11,7 @@ from slurm_plugin.core.booking.available_gres import AvailableGres, gpus_for
 from slurm_plugin.core.booking.bookings import gpus_of, processes_of
 from slurm_plugin.core.booking.decide import NOT_MANAGED, decide
 from slurm_plugin.core.booking.gpu_defaults import GpuDefaults, with_gpu_defaults
+from slurm_plugin.core.booking.verification import is_for
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.comments.admin_comment import Note, format_note
 from slurm_plugin.core.config.compute import with_waits
@@ -120,12 +121,15 @@ class Submission:
         """Return the reply to the change of a waiting job's request after it was booked.
 
         The outcome of the change is unknown here: Slurm may refuse parts of it after the reply. So the booking is only
-        marked, and the Prolog queries what was allocated. A job with part of a GPU that now names one gets all of it.
+        marked, and the Prolog queries what was allocated. A job with part of a GPU that now names one gets all of it;
+        so does a job with all shards of a GPU that names one in another partition.
         """
         booked = signed_comment.verified_booking(request.comment, user_id=request.user_id, key=self.key)
         if booked is None:
             return reply_of(Decided(request=request, rewrite=Rewrite(reason="changed")), key=self.key)
-        fields = self._whole_gpu(request) if booked.kind == "shared" and booked.gpus == 1 else {}
+        moved = booked.shards > 0 and not is_for(booked, request.partition or self.config.default_partition)
+        named = booked.gpus == 1 and (booked.kind == "shared" or moved)
+        fields = self._whole_gpu(request) if named else {}
         rewrite = Rewrite(fields=fields, booking=replace(booked, changed=True), reason="changed")
         return reply_of(Decided(request=request, rewrite=rewrite), key=self.key)
 

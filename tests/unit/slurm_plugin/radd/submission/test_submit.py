@@ -383,6 +383,31 @@ def test_a_shared_job_that_names_one_gpu_gets_all_of_it(
     assert changed == expected
 
 
+@pytest.mark.parametrize(
+    ("partition", "named", "expected"),
+    [
+        ("big", {"gres": "gres:gpu:1"}, {"gres": "shard:78"}),
+        ("big", {"tres_per_job": "gres:gpu:1"}, {"gres": "shard:78", "tres_per_job": ""}),
+        ("big", {}, {}),
+        ("gpu", {"gres": "gres:gpu:1"}, {}),
+        ("plain", {"gres": "gres:gpu:1"}, {}),
+    ],
+)
+def test_a_whole_gpu_named_in_another_partition_is_one_of_that_partition(
+    partition: str, named: dict[str, str], expected: dict[str, str]
+) -> None:
+    """The shim keeps the shards that a job has for its GPU, which are as many as a GPU of its partition has."""
+    made = submission()
+    sizes = {"collocate": True, "gpu_memory_mib": 80000}
+    tree = {"partition": {"gpu": {"collocate": True, "gpu_memory_mib": 40000}, "big": sizes, "plain": {}}}
+    made = replace(made, config=parse_config({**tree, "default_partition": "gpu"}, origin="rad.toml"))
+    comment = answer(made, comment="rad:policy=exclusive")["set"]["comment"]
+    message = {"user_id": 1000, "partition": partition, "comment": comment, **named}
+    changed = made.answer_change(request_from(message))["set"]
+    assert "changed=1" in changed.pop("comment")
+    assert changed == expected
+
+
 def test_a_forged_booking_is_not_signed() -> None:
     comment = "rad2:shared:gpus=1:mem=1024:try=0:retry=1:0123456789abcdef"
     message = {"user_id": 1000, "partition": "gpu", "gres": "gres:shard:9", "comment": comment}
