@@ -37,7 +37,8 @@ local function head_of_script(job_desc)
   if not head:find("#[ \t]*[Rr][Aa][Dd]%f[%W]") then -- radd reports lines that were only meant as #RAD
     return nil, more
   end
-  return head:gsub("[%z\1-\8\11\12\14-\31\127]", "?"), more -- escaped, each of them would be six bytes
+  head = head:gsub("[\11\12]", " ") -- page breaks
+  return head:gsub("[%z\1-\8\14-\31\127]", "?"), more -- escaped, each of them would be six bytes
 end
 
 local function script_name(job_desc)
@@ -164,7 +165,7 @@ function request.of(job_desc, part_list, submit_uid)
   message.cpus_of_node = cpus_of_node(partitions)
   message.features = node_counts(job_desc)
   message.script, message.script_goes_on = head_of_script(job_desc)
-  message.script_name = message.script and script_name(job_desc)
+  message.script_name = (message.script or message.script_goes_on) and script_name(job_desc)
   return message
 end
 

@@ -180,11 +180,12 @@ def test_only_whole_lines_are_sent_and_radd_hears_of_rad_lines_behind_them(
     comment = "#" * (65536 - len(start) - len("\n#RAD gpus=1")) + "\n"
     submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"{start}{comment}#RAD gpus=16\n"})
     submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"{start}{comment}# gpus=16\n" + "x\n" * 9})
-    submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"#!/bin/sh\n{comment * 2}#RAD gpus=16\n"})
+    long = f"#!/bin/sh\n{comment * 2}#RAD gpus=16\n"
+    submit(hooks, {"user_id": 1, "gres": "gpu", "script": long, "argv0": "/home/u/job.sh"})
     first, second, third = fake.received
     assert first["script"] == start + comment, "gpus=1 was never written"
     assert (first["script_goes_on"], "script_goes_on" in second) == (True, False)
-    assert third["script_goes_on"] and "script" not in third
+    assert third["script_goes_on"] and "script" not in third and third["script_name"] == "/home/u/job.sh"
 
 
 def test_radd_hears_whether_a_reservation_is_of_parts_of_nodes(hooks: LuaProgram, radd: Any) -> None:
@@ -202,6 +203,13 @@ def test_a_script_whose_lines_are_only_meant_as_rad_lines_is_sent(hooks: LuaProg
     for script in scripts:
         submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"#!/bin/sh\n{script}"})
     assert ["script" in message for message in fake.received] == [True, True, True, False, False]
+
+
+def test_page_breaks_in_a_script_stay_white_space(hooks: LuaProgram, radd: Any) -> None:
+    """They are no command, below which #RAD lines would not be read."""
+    fake = radd(replies(reply()))
+    submit(hooks, {"user_id": 1, "gres": "gpu", "script": "#!/bin/sh\n\f\n\v#RAD memory=4G\n"})
+    assert fake.received[0]["script"] == "#!/bin/sh\n \n #RAD memory=4G\n"
 
 
 def test_a_script_without_rad_lines_is_not_sent(hooks: LuaProgram, radd: Any) -> None:
