@@ -183,6 +183,12 @@ function request.concerns_us(message)
   return false
 end
 
+-- A count in a change; nil for "not given", as which the largest numbers of a type stand.
+function request.count(job_desc, name)
+  local count = field(job_desc, name)
+  return type(count) == "number" and count < 65534 and count or nil
+end
+
 -- Whether a change touches what Slurm will give. "" in a text takes a part of the request away, so field() would not
 -- do; the largest numbers of a type mean "not given".
 function request.is_touched_by(job_desc)

@@ -633,7 +633,8 @@ def test_a_changed_request_marks_the_booking(
     rec = {"comment": f"mine {SIGNED_BOOKING}", "user_id": 1000, "job_id": 7, "partition": "gpu"}
     assert modify(hooks, {**UNSET, **change}, rec, uid) == {**UNSET, **change, "comment": f"mine {OTHER}"}
     asked = {"user_id": 1000, "comment": f"mine {SIGNED_BOOKING}", "partition": "gpu"}
-    asked |= {name: change[name] for name in ("gres", "tres_per_job", "partition") if change.get(name)}
+    names = ("gres", "tres_per_job", "tres_per_task", "min_nodes", "partition")
+    asked |= {name: change[name] for name in names if change.get(name)}
     assert fake.received == [{"v": 1, "op": "change", **asked}]
     assert modify(hooks, change, {"comment": "mine"}, uid) == change
     assert modify(hooks, {**UNSET, "time_limit": 5}, rec, uid) == {**UNSET, "time_limit": 5}
@@ -687,6 +688,20 @@ def test_cpus_of_a_gpu_become_those_of_the_node(hooks: LuaProgram) -> None:
     changed = modify(hooks, typed, {"comment": SIGNED_BOOKING}, 1000)
     assert (changed["cpus_per_tres"], changed["pn_min_cpus"]) == ("", "2")
     assert modify(hooks, typed, {"comment": "mine"}, 1000) == typed
+
+
+def test_memory_of_a_gpu_becomes_that_of_the_node(hooks: LuaProgram) -> None:
+    typed = {"mem_per_tres": "gres/gpu:100"}
+    changed = modify(hooks, typed, {"comment": SIGNED_BOOKING}, 1000)
+    assert (changed["mem_per_tres"], changed["min_mem_per_node"]) == ("", "100")
+    assert modify(hooks, typed, {"comment": "mine"}, 1000) == typed
+
+
+def test_a_whole_gpu_by_task_stays_the_shards_that_stand_for_it(hooks: LuaProgram) -> None:
+    typed = {"tres_per_task": "gres:gpu:1"}
+    assert modify(hooks, typed, {"comment": WHOLE}, 1000)["tres_per_task"] == ""
+    of_two = WHOLE.replace("gpus=1:", "gpus=1:procs=2:")
+    assert modify(hooks, typed, {"comment": of_two}, 1000)["tres_per_task"] == "gres:gpu:1"
 
 
 def test_a_whole_gpu_by_job_stays_the_shards_that_stand_for_it(hooks: LuaProgram) -> None:
