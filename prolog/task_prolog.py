@@ -116,7 +116,7 @@ def _changes(
         yield name, None
     task = {name: value for name, value in os.environ.items() if name not in left_over}
     counts = typed_counts(task) if is_script else {}
-    if is_script and MEMORY_BY_GPU in task:
+    if MEMORY_BY_GPU in task:
         yield from ((name, None) for name in (MEMORY_BY_GPU, "SLURM_MEM_PER_NODE"))
     for name in counts:
         yield f"RAD_TYPED_{name}", None  # a job submitted from this one has other counts

@@ -144,7 +144,7 @@ local function report_note(job_desc, job_rec)
 end
 
 -- A booking holds for the request that it was made for. One whose request changes is marked by radd, or dropped where
--- radd is away; the Prolog then asks Slurm what the job was given.
+-- radd is away; the Prolog then asks Slurm what the job was given. Returns whether radd set what it requests.
 local function mark_booking(job_desc, job_rec)
   local comment = job_desc.comment or job.field(job_rec, "comment") or ""
   if not signed_booking.is_in(comment) or not request.is_touched_by(job_desc) then
@@ -154,11 +154,12 @@ local function mark_booking(job_desc, job_rec)
     user_id = job.field(job_rec, "user_id"), comment = comment,
     partition = job.field(job_desc, "partition") or job.field(job_rec, "partition"),
     gres = job.field(job_desc, "gres"), tres_per_job = job.field(job_desc, "tres_per_job"),
+    tres_per_task = job.field(job_desc, "tres_per_task"), min_nodes = request.count(job_desc, "min_nodes"),
   })
   local reply, problem = ask(message)
   if reply and (reply.set and reply.set.comment or "") ~= "" then
     job.set_fields(job_desc, reply.set)
-    return
+    return reply.set.gres ~= nil
   end
   log("a changed job's booking is dropped" .. (problem and ": " .. problem or ""))
   local words = signed_booking.words(comment)
@@ -172,23 +173,31 @@ local function keep_gpu(job_desc, job_rec)
   end
 end
 
--- CPUs for each GPU in a change of a job that has shards: Slurm takes them for gres/gpu alone. The CPUs of the node are
--- as many (booking/gres_request.py).
-local function keep_cpus(job_desc, job_rec)
-  local cpus = (job.field(job_desc, "cpus_per_tres") or ""):match("^gres[:/]gpu[:=](%d+)$")
-  if cpus and signed_booking.has_shards(job.field(job_rec, "comment") or "") then
-    job_desc.cpus_per_tres, job_desc.pn_min_cpus = "", cpus
+-- CPUs and memory for each GPU in a change of a job that has shards: Slurm takes them for gres/gpu alone. Those of the
+-- node are as many (booking/gres_request.py).
+local function keep_each(job_desc, job_rec)
+  if not signed_booking.has_shards(job.field(job_rec, "comment") or "") then
+    return
+  end
+  for each, of_node in pairs({ cpus_per_tres = "pn_min_cpus", mem_per_tres = "min_mem_per_node" }) do
+    local count = (job.field(job_desc, each) or ""):match("^gres[:/]gpu[:=](%d+)$")
+    if count then
+      job_desc[each], job_desc[of_node] = "", count
+    end
   end
 end
 
 -- One GPU in a change of a job that has it as shards: Slurm 22.05 refuses a request for gpu of a job that holds shards.
 local function keep_shards(job_desc, job_rec)
-  local shards = signed_booking.shards_of_whole(job.field(job_rec, "comment") or "")
+  local comment = job.field(job_rec, "comment") or ""
+  local shards = signed_booking.shards_of_whole(comment)
   if not shards then
     return
   end
-  if fallback.is_one_gpu(job.field(job_desc, "tres_per_job") or "none", "") then
-    job_desc.tres_per_job = "" -- as a field, that is "not given"
+  for _, name in ipairs({ "tres_per_job", not comment:find(":procs=", 1, true) and "tres_per_task" or nil }) do
+    if fallback.is_one_gpu(job.field(job_desc, name) or "none", "") then
+      job_desc[name] = "" -- as a field, that is "not given"
+    end
   end
   local typed = job.field(job_desc, "gres")
   if type(typed) ~= "string" then
@@ -216,9 +225,10 @@ function rad.modify(job_desc, job_rec, part_list, modify_uid)
       signed_booking.keep(job_desc, job_rec)
     end
     keep_gpu(job_desc, job_rec)
-    keep_cpus(job_desc, job_rec)
-    keep_shards(job_desc, job_rec)
-    mark_booking(job_desc, job_rec)
+    keep_each(job_desc, job_rec)
+    if not mark_booking(job_desc, job_rec) then
+      keep_shards(job_desc, job_rec)
+    end
   end)
   if not ok then
     log("change refused: " .. tostring(problem)) -- rather than a booking that no longer holds

@@ -37,7 +37,8 @@ local function head_of_script(job_desc)
   if not head:find("#[ \t]*[Rr][Aa][Dd]%f[%W]") then -- radd reports lines that were only meant as #RAD
     return nil, more
   end
-  return head:gsub("[%z\1-\8\11\12\14-\31\127]", "?"), more -- escaped, each of them would be six bytes
+  head = head:gsub("[\11\12]", " ") -- page breaks
+  return head:gsub("[%z\1-\8\14-\31\127]", "?"), more -- escaped, each of them would be six bytes
 end
 
 local function script_name(job_desc)
@@ -164,7 +165,7 @@ function request.of(job_desc, part_list, submit_uid)
   message.cpus_of_node = cpus_of_node(partitions)
   message.features = node_counts(job_desc)
   message.script, message.script_goes_on = head_of_script(job_desc)
-  message.script_name = message.script and script_name(job_desc)
+  message.script_name = (message.script or message.script_goes_on) and script_name(job_desc)
   return message
 end
 
@@ -180,6 +181,12 @@ function request.concerns_us(message)
     end
   end
   return false
+end
+
+-- A count in a change; nil for "not given", as which the largest numbers of a type stand.
+function request.count(job_desc, name)
+  local count = field(job_desc, name)
+  return type(count) == "number" and count < 65534 and count or nil
 end
 
 -- Whether a change touches what Slurm will give. "" in a text takes a part of the request away, so field() would not

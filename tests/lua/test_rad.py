@@ -199,11 +199,12 @@ def test_only_whole_lines_are_sent_and_radd_hears_of_rad_lines_behind_them(
     comment = "#" * (65536 - len(start) - len("\n#RAD gpus=1")) + "\n"
     submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"{start}{comment}#RAD gpus=16\n"})
     submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"{start}{comment}# gpus=16\n" + "x\n" * 9})
-    submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"#!/bin/sh\n{comment * 2}#RAD gpus=16\n"})
+    long = f"#!/bin/sh\n{comment * 2}#RAD gpus=16\n"
+    submit(hooks, {"user_id": 1, "gres": "gpu", "script": long, "argv0": "/home/u/job.sh"})
     first, second, third = fake.received
     assert first["script"] == start + comment, "gpus=1 was never written"
     assert (first["script_goes_on"], "script_goes_on" in second) == (True, False)
-    assert third["script_goes_on"] and "script" not in third
+    assert third["script_goes_on"] and "script" not in third and third["script_name"] == "/home/u/job.sh"
 
 
 def test_radd_hears_whether_a_reservation_is_of_parts_of_nodes(hooks: LuaProgram, radd: Any) -> None:
@@ -221,6 +222,13 @@ def test_a_script_whose_lines_are_only_meant_as_rad_lines_is_sent(hooks: LuaProg
     for script in scripts:
         submit(hooks, {"user_id": 1, "gres": "gpu", "script": f"#!/bin/sh\n{script}"})
     assert ["script" in message for message in fake.received] == [True, True, True, False, False]
+
+
+def test_page_breaks_in_a_script_stay_white_space(hooks: LuaProgram, radd: Any) -> None:
+    """They are no command, below which #RAD lines would not be read."""
+    fake = radd(replies(reply()))
+    submit(hooks, {"user_id": 1, "gres": "gpu", "script": "#!/bin/sh\n\f\n\v#RAD memory=4G\n"})
+    assert fake.received[0]["script"] == "#!/bin/sh\n \n #RAD memory=4G\n"
 
 
 def test_a_script_without_rad_lines_is_not_sent(hooks: LuaProgram, radd: Any) -> None:
@@ -644,7 +652,8 @@ def test_a_changed_request_marks_the_booking(
     rec = {"comment": f"mine {SIGNED_BOOKING}", "user_id": 1000, "job_id": 7, "partition": "gpu"}
     assert modify(hooks, {**UNSET, **change}, rec, uid) == {**UNSET, **change, "comment": f"mine {OTHER}"}
     asked = {"user_id": 1000, "comment": f"mine {SIGNED_BOOKING}", "partition": "gpu"}
-    asked |= {name: change[name] for name in ("gres", "tres_per_job", "partition") if change.get(name)}
+    names = ("gres", "tres_per_job", "tres_per_task", "min_nodes", "partition")
+    asked |= {name: change[name] for name in names if change.get(name)}
     assert fake.received == [{"v": 1, "op": "change", **asked}]
     assert modify(hooks, change, {"comment": "mine"}, uid) == change
     assert modify(hooks, {**UNSET, "time_limit": 5}, rec, uid) == {**UNSET, "time_limit": 5}
@@ -680,12 +689,38 @@ def test_one_gpu_stays_the_shards_that_stand_for_it(
     assert modify(hooks, {"gres": typed}, {"comment": comment}, 1000)["gres"] == expected
 
 
+@pytest.mark.parametrize("whole", ["shard:78", "gpu:1"])
+def test_radd_says_how_a_gpu_of_another_partition_is_requested(
+    hooks: LuaProgram, radd: Any, whole: str
+) -> None:
+    fake = radd(replies(reply(set={"comment": OTHER, "gres": whole, "tres_per_job": ""})))
+    typed = {"gres": "gres:gpu:1", "tres_per_job": "gres:gpu:1", "partition": "big"}
+    rec = {"comment": WHOLE, "user_id": 1000, "partition": "gpu"}
+    changed = modify(hooks, typed, rec, 1000)
+    assert changed == {"gres": whole, "tres_per_job": "", "partition": "big", "comment": OTHER}
+    assert (fake.received[0]["gres"], fake.received[0]["partition"]) == ("gres:gpu:1", "big")
+
+
 def test_cpus_of_a_gpu_become_those_of_the_node(hooks: LuaProgram) -> None:
     """Slurm takes --cpus-per-gpu for gres/gpu alone."""
     typed = {"cpus_per_tres": "gres:gpu:2"}
     changed = modify(hooks, typed, {"comment": SIGNED_BOOKING}, 1000)
     assert (changed["cpus_per_tres"], changed["pn_min_cpus"]) == ("", "2")
     assert modify(hooks, typed, {"comment": "mine"}, 1000) == typed
+
+
+def test_memory_of_a_gpu_becomes_that_of_the_node(hooks: LuaProgram) -> None:
+    typed = {"mem_per_tres": "gres/gpu:100"}
+    changed = modify(hooks, typed, {"comment": SIGNED_BOOKING}, 1000)
+    assert (changed["mem_per_tres"], changed["min_mem_per_node"]) == ("", "100")
+    assert modify(hooks, typed, {"comment": "mine"}, 1000) == typed
+
+
+def test_a_whole_gpu_by_task_stays_the_shards_that_stand_for_it(hooks: LuaProgram) -> None:
+    typed = {"tres_per_task": "gres:gpu:1"}
+    assert modify(hooks, typed, {"comment": WHOLE}, 1000)["tres_per_task"] == ""
+    of_two = WHOLE.replace("gpus=1:", "gpus=1:procs=2:")
+    assert modify(hooks, typed, {"comment": of_two}, 1000)["tres_per_task"] == "gres:gpu:1"
 
 
 def test_a_whole_gpu_by_job_stays_the_shards_that_stand_for_it(hooks: LuaProgram) -> None:

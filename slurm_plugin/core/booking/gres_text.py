@@ -92,7 +92,7 @@ def others(text: str | None, *, keep_prefix: bool) -> str:
     kept = [
         part
         for part in _INDEX.sub("", text or "").split(",")
-        if part and _item(part).name not in ("gpu", "shard", "none")
+        if part and _item(part).name not in ("gpu", "shard") and _item(part).name.lower() != "none"
     ]
     return ",".join(kept if keep_prefix else [_PREFIX.sub("", part) for part in kept])
 

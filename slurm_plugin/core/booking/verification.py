@@ -53,6 +53,16 @@ def bound(rewrite: Rewrite, request: JobRequest, default_partition: str) -> Rewr
     return replace(rewrite, booking=booking)
 
 
+def is_for(booking: Booking, partitions: str) -> bool:
+    """Return whether a booking was made for each of some partitions.
+
+    Args:
+        booking: The booking.
+        partitions: Their names, separated by commas.
+    """
+    return {partition_mark(name) for name in partitions.split(",")} <= {*booking.partitions}
+
+
 def _shards(rewrite: Rewrite, gpus: int, request: JobRequest) -> int:
     """Return how many shards a job requests on each node."""
     if rewrite.each_gpu:

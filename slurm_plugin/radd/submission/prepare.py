@@ -65,6 +65,7 @@ def prepared(
         },
         reserves_shards=traits(version).reserves_shards,
         forgets_shards=traits(version).forgets_shards,
+        gpu_after_shards=traits(version).gpu_after_requeue,
         max_shard_gpus=_max_shard_gpus(version, settings, running, node_gres),
         gpu_defaults={} if slurm_conf is None else gpu_defaults_of(slurm_conf),
     )

@@ -11,6 +11,7 @@ from slurm_plugin.core.booking.available_gres import AvailableGres, gpus_for
 from slurm_plugin.core.booking.bookings import gpus_of, processes_of
 from slurm_plugin.core.booking.decide import NOT_MANAGED, decide
 from slurm_plugin.core.booking.gpu_defaults import GpuDefaults, with_gpu_defaults
+from slurm_plugin.core.booking.verification import is_for
 from slurm_plugin.core.comments import signed_comment
 from slurm_plugin.core.comments.admin_comment import Note, format_note
 from slurm_plugin.core.config.compute import with_waits
@@ -53,6 +54,7 @@ class Submission:
         whole_as_gpu: Request an exclusive GPU as `gpu:1`, by partition name; a name not in it means False.
         reserves_shards: A job that requests shards starts in a reservation of parts of nodes.
         forgets_shards: A slurmctld that has just started refuses requests for shards.
+        gpu_after_shards: A job that has shards may request gpu:1 in their place.
         max_shard_gpus: Most GPUs of one node that the shards of one job may be on; 0 where Slurm keeps them on one GPU.
         gpu_defaults: What Slurm gives a job for each GPU by default, by partition.
         leave_jobs: Why this Slurm cannot do what RAD would request, so that no job is changed; "" if it can.
@@ -66,6 +68,7 @@ class Submission:
     whole_as_gpu: Mapping[str, bool]
     reserves_shards: bool = True
     forgets_shards: bool = False
+    gpu_after_shards: bool = False
     max_shard_gpus: int = 0
     gpu_defaults: Mapping[str, GpuDefaults] = field(default_factory=dict)
     leave_jobs: str = ""
@@ -122,26 +125,40 @@ class Submission:
         """Return the reply to the change of a waiting job's request after it was booked.
 
         The outcome of the change is unknown here: Slurm may refuse parts of it after the reply. So the booking is only
-        marked, and the Prolog queries what was allocated. A job with part of a GPU that now names one gets all of it.
+        marked, and the Prolog queries what was allocated. A job with part of a GPU that now names one gets all of it;
+        so does a job with all shards of a GPU that names one in another partition.
         """
         booked = signed_comment.verified_booking(request.comment, user_id=request.user_id, key=self.key)
         if booked is None:
             return reply_of(Decided(request=request, rewrite=Rewrite(reason="changed")), key=self.key)
-        fields = self._whole_gpu(request) if booked.kind == "shared" and booked.gpus == 1 else {}
+        request = replace(request, tasks=booked.processes)
+        moved = booked.shards > 0 and not is_for(booked, request.partition or self.config.default_partition)
+        named = booked.gpus == 1 and (booked.kind == "shared" or moved)
+        fields = self._named_gpus(request) if named else {}
         rewrite = Rewrite(fields=fields, booking=replace(booked, changed=True), reason="changed")
         return reply_of(Decided(request=request, rewrite=rewrite), key=self.key)
 
-    def _whole_gpu(self, request: JobRequest) -> dict[str, str]:
-        """Return a whole GPU as this Slurm takes it of a job with shards, if a change names one GPU; else nothing."""
-        partition = self.config.partition(request.partition)
-        if gpus_of(request) != 1 or partition is None or not partition.managed:
+    def _named_gpus(self, request: JobRequest) -> dict[str, str]:
+        """Return the GPUs that a change names, by node: otherwise Slurm refuses them of a job with shards.
+
+        Nothing if it names none, or more than this Slurm takes of such a job.
+        """
+        gpus, partition = gpus_of(request), self.config.partition(request.partition)
+        if gpus == 1 and partition is not None and partition.managed:
+            as_gpu = self.whole_as_gpu.get(request.partition or self.config.default_partition, False)
+            available = AvailableGres.of(partition, request.requested, whole_as_gpu=as_gpu)
+            named = available.whole(None, rerun=True)
+        elif gpus and self.gpu_after_shards and (request.nodes or 1) == 1:
+            kind = next((item.type for item in request.requested if item.name == "gpu" and item.type), None)
+            named = ":".join(filter(None, ("gpu", kind, str(gpus))))
+        else:
             return {}
-        name = request.partition or self.config.default_partition
-        as_gpu = self.whole_as_gpu.get(name, False)
-        available = AvailableGres.of(partition, request.requested, whole_as_gpu=as_gpu)
-        whole = available.whole(None, rerun=True)
-        fields = {"gres": f"{request.other_gres},{whole}" if request.other_gres else whole}
-        return fields | {"tres_per_job": ""} if request.gres_per_job else fields
+        fields = {"gres": f"{request.other_gres},{named}" if request.other_gres else named}
+        if request.gres_per_job:
+            fields["tres_per_job"] = ""
+        if request.gres_per_task:
+            fields["tres_per_task"] = request.other_per_task
+        return fields
 
     def _not_read(self, job: Submitted) -> tuple[str, ...]:
         """Return why the directives of a job in no managed partition have no effect; nothing if it has none."""

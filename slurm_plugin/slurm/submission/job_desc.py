@@ -7,8 +7,13 @@ itself.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
+
+from slurm_plugin.core.booking.gres_text import count_of, parse_gres
+from slurm_plugin.core.units import KIB, MIB
 
 _NOT_CLEARED = ("cpus-per-gpu", "mem-per-gpu", "gpu-bind", "gpu-freq", "ntasks-per-gpu")
 """Options that Slurm accepts only with gres/gpu, and that a cli_filter cannot clear."""
@@ -38,9 +43,13 @@ def batch_desc(options: Mapping[str, str], *, comment: str, user_id: int) -> dic
     fields = {field: f"gres/gpu:{options[name]}" for field, name in per_gpu.items() if options.get(name)}
     if options.get("gpu-bind") or "gpu" in options.get("tres-bind", ""):
         fields["tres_bind"] = f"gres/gpu:{options.get('gpu-bind', '')}"
+    common = _common(options, comment, user_id)
+    most, gpus = common["max_nodes"], count_of(parse_gres(common["tres_per_job"]), "gpu")
     return {
-        **_common(options, comment, user_id),
+        **common,
         **fields,
+        "max_nodes": min(most, gpus) if most and gpus else most,  # as sbatch sends --gpus=1 -N1-2
+        "num_tasks": _count(options.get("ntasks")) or _tasks_of_cores(options),
         "ntasks_per_gpu": _count(options.get("ntasks-per-gpu")),
         "heterogeneous": "hetjob" in options,
     }
@@ -49,6 +58,7 @@ def batch_desc(options: Mapping[str, str], *, comment: str, user_id: int) -> dic
 def _common(options: Mapping[str, str], comment: str, user_id: int) -> dict[str, Any]:
     per_node = [options.get("gres"), _gpus(options.get("gpus-per-node"))]
     per_task = [options.get("tres-per-task"), _gpus(options.get("gpus-per-task"))]
+    nodes = _nodes(options.get("nodes") or "")
     return {
         "user_id": user_id,
         "partition": options.get("partition"),
@@ -56,8 +66,8 @@ def _common(options: Mapping[str, str], comment: str, user_id: int) -> dict[str,
         "tres_per_job": _gpus(options.get("gpus")),
         "tres_per_task": ",".join(part for part in per_task if part),
         "tres_per_socket": _gpus(options.get("gpus-per-socket")),
-        "min_nodes": _count(options.get("nodes")),
-        "max_nodes": _count((options.get("nodes") or "").rpartition("-")[2]),
+        "min_nodes": min(nodes, default=None),
+        "max_nodes": max(nodes, default=None),
         "features": options.get("constraint"),
         "num_tasks": _count(options.get("ntasks")),
         "ntasks_per_node": _count(options.get("ntasks-per-node")),
@@ -74,6 +84,23 @@ def _common(options: Mapping[str, str], comment: str, user_id: int) -> dict[str,
 def _gpus(text: str | None) -> str | None:
     """Return the value of a --gpus option as GRES: "2" is gpu:2, "a100:2" is gpu:a100:2."""
     return ",".join(f"gpu:{part}" for part in text.split(",")) if text else None
+
+
+def _nodes(text: str) -> list[int]:
+    """Return the counts in "4" and "1-4", and in "1,4" and "1-4:2", which 22.05 refuses; nothing for other text."""
+    times = {"": 1, "k": KIB, "m": MIB}
+    found = re.findall(r"(\d{1,9})([km]?)", text.partition(":")[0].lower())
+    return [int(count) * times[unit] for count, unit in found]
+
+
+def _tasks_of_cores(options: Mapping[str, str]) -> int | None:
+    """Return the tasks that sbatch counts where a number of nodes, or -B, stands next to sockets, cores or threads."""
+    nodes = _nodes(options.get("nodes") or "1")
+    alone = options.get("ntasks-per-node") is None and {"nodes", "extra-node-info"} & {*options}
+    shape = [options.get(name, "") for name in ("sockets-per-node", "cores-per-socket", "threads-per-core")]
+    each = map(_count, (*options.get("extra-node-info", "").split(":"), *shape))
+    counts = [count for count in each if count]
+    return min(nodes) * math.prod(counts) if alone and counts and len({*nodes}) == 1 else None
 
 
 def _count(text: str | None) -> int | None:

@@ -25,7 +25,8 @@ _VARIABLES = {
     "SBATCH_GPU_FREQ": "gpu-freq",
     "SBATCH_CPUS_PER_GPU": "cpus-per-gpu",
     "SBATCH_MEM_PER_GPU": "mem-per-gpu",
-    "SBATCH_EXCLUSIVE": "exclusive",
+    "SBATCH_TRES_BIND": "tres-bind",
+    "SBATCH_TRES_PER_TASK": "tres-per-task",
     "SBATCH_CONTAINER": "container",
     "SBATCH_CONSTRAINT": "constraint",
 }
@@ -76,6 +77,8 @@ def options_of(script: str | None, typed: Sequence[str], env: Mapping[str, str])
     if script is not None and not ({"ignore-pbs"} & {*given, *found} or "SBATCH_IGNORE_PBS" in env):
         found |= _of_foreign_lines(script)
     found |= {name: env[variable] for variable, name in _VARIABLES.items() if env.get(variable)}
+    if "SBATCH_EXCLUSIVE" in env:  # counts without a value, too
+        found["exclusive"] = env["SBATCH_EXCLUSIVE"]
     return found | given
 
 

@@ -10,6 +10,7 @@ import pytest
 from lab.cluster import Cluster
 from lab.jobs import Jobs
 from slurm_plugin.core.errors import CommandError
+from slurm_plugin.slurm.versions import Traits
 
 pytestmark = pytest.mark.cluster
 
@@ -129,11 +130,20 @@ def lua(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[None]:
     cluster.restart_slurmctld()
 
 
-@pytest.mark.parametrize("gpu", ["--gres=gpu:1", "--gpus=1"])
-def test_a_waiting_job_that_shares_a_gpu_may_name_a_whole_one(cluster: Cluster, jobs: Jobs, gpu: str) -> None:
-    what = "Gres=gpu:1" if gpu.startswith("--gres") else "TresPerJob=gres:gpu:1"
-    job = jobs.submit("--hold", gpu, *REQUESTS["shared"], "--wrap", "srun echo has $SLURM_GPUS_ON_NODE")
-    alone = jobs.submit("--hold", gpu, *REQUESTS["unmanaged"], "--wrap", "true")
+@pytest.mark.parametrize(
+    ("gpu", "what"),
+    [
+        ("--gres=gpu:1", "Gres=gpu:1"),
+        ("--gpus=1", "TresPerJob=gres:gpu:1"),
+        ("-n1 --gpus-per-task=1", "TresPerTask=gres:gpu:1"),
+    ],
+)
+def test_a_waiting_job_that_shares_a_gpu_may_name_a_whole_one(
+    cluster: Cluster, jobs: Jobs, gpu: str, what: str
+) -> None:
+    request = ("--hold", *gpu.split())
+    job = jobs.submit(*request, *REQUESTS["shared"], "--wrap", "srun echo has $SLURM_GPUS_ON_NODE")
+    alone = jobs.submit(*request, *REQUESTS["unmanaged"], "--wrap", "true")
     assert job.job_id is not None and alone.job_id is not None
     assert change(cluster, alone.job_id, what, "nobody") == ""
     assert change(cluster, job.job_id, what, "nobody") == ""
@@ -141,6 +151,20 @@ def test_a_waiting_job_that_shares_a_gpu_may_name_a_whole_one(cluster: Cluster, 
     ended = jobs.wait(job.job_id)
     assert (ended["JobState"], jobs.output(job.job_id)) == ("COMPLETED", "has 1\n")
     assert re.search(r"shard:39\b|gpu:1\b|gpu:simulated:1\b", ended["TresPerNode"])
+
+
+@pytest.mark.parametrize("what", ["TresPerJob=gres/gpu:2", "Partition=plain TresPerJob=gres/gpu:1"])
+def test_a_waiting_job_that_shares_a_gpu_may_name_other_gpus(
+    cluster: Cluster, jobs: Jobs, here: Traits, what: str
+) -> None:
+    """Slurm 22.05 refuses gres/gpu of a job that holds shards, and 24.11 and 26.05 other than by node."""
+    if not here.gpu_after_requeue:
+        pytest.skip("this Slurm takes no gres/gpu of a job that holds shards")
+    job = jobs.accepted("--hold", "--gpus=1", *REQUESTS["shared"], "--wrap", "echo has $SLURM_GPUS_ON_NODE")
+    cluster.slurm("scontrol", "update", f"JobId={job}", *what.split(), user="nobody")
+    cluster.slurm("scontrol", "release", str(job))
+    assert jobs.wait(job)["JobState"] == "COMPLETED"
+    assert jobs.output(job) == f"has {what[-1]}\n"
 
 
 @pytest.mark.parametrize("user", ["nobody", "root"])

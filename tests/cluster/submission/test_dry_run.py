@@ -107,6 +107,9 @@ ODD = {
     "four processes": "#!/bin/bash\n#SBATCH --gpus=1 -n4\n#RAD memory=12G\ntrue\n",
     "a decimal": "#!/bin/bash\n#SBATCH --gpus=1\n#RAD memory=7.8G\ntrue\n",
     "too little": "#!/bin/bash\n#SBATCH --gpus=1\n#RAD memory=100M\ntrue\n",
+    "fewer GPUs than nodes": "#!/bin/bash\n#SBATCH --gpus=1 --nodes=1-2\n#RAD memory=6G\ntrue\n",
+    "tasks by threads": "#!/bin/bash\n#SBATCH --gpus=1 -N1 --threads-per-core=2\n#RAD memory=6G\ntrue\n",
+    "page break": "#!/bin/bash\n#SBATCH --gpus=1\n\f\n#RAD memory=6G\ntrue\n",
     "many mistakes": "#!/bin/bash\n#SBATCH --gpus=1\n#RAD a=1 b=2 c=3 d=4 e=5 f=6 g=7\ntrue\n",
 }
 

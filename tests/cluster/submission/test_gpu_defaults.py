@@ -107,19 +107,35 @@ def test_a_change_of_cpus_or_memory_has_the_effect_that_it_has_without_rad(
     assert found == alone
 
 
-@pytest.mark.parametrize("command", ["sbatch", "salloc", "srun"])
-@pytest.mark.parametrize("stated", ["", "--mem-per-cpu=50", "--mem=200"])
-def test_a_job_that_it_submits_inherits_no_memory(defaults: Cluster, command: str, stated: str) -> None:
-    """An srun refuses SLURM_MEM_PER_NODE, as of the shards, next to the SLURM_MEM_PER_CPU of its own job."""
-    folder = defaults.place.root / "work" / f"inner-{next(_NUMBERS)}"
+def inner_output(cluster: Cluster, command: str, stated: str) -> str:
+    """Return what a job prints that a job submits: whether its step ran, and SLURM_MEM_PER_NODE."""
+    folder = cluster.place.root / "work" / f"inner-{next(_NUMBERS)}"
     folder.mkdir(parents=True)
     folder.chmod(0o777)
     runs = f"srun echo ran; echo $SLURM_MEM_PER_NODE; touch {folder}/ended"
     inner = f"sbatch --output={folder}/inner {stated} --wrap '{runs}'"
     words = (f"--output={folder}/out", "--wrap", inner) if command == "sbatch" else ("sh", "-c", inner)
-    defaults.slurm(command, "--gres=gpu:1", *words, user="nobody", timeout_s=60)
-    defaults.wait("the job that it submits ends", (folder / "ended").exists, 60)
-    assert (folder / "inner").read_text() == f"ran\n{'200' if stated == '--mem=200' else ''}\n"
+    cluster.slurm(command, "--gres=gpu:1", *words, user="nobody", timeout_s=60)
+    cluster.wait("the job that it submits ends", (folder / "ended").exists, 60)
+    return (folder / "inner").read_text()
+
+
+@pytest.mark.parametrize("command", ["sbatch", "salloc", "srun"])
+@pytest.mark.parametrize("stated", ["", "--mem-per-cpu=50", "--mem=200"])
+def test_a_job_that_it_submits_inherits_no_memory(defaults: Cluster, command: str, stated: str) -> None:
+    """An srun refuses SLURM_MEM_PER_NODE, as of the shards, next to the SLURM_MEM_PER_CPU of its own job."""
+    assert inner_output(defaults, command, stated) == f"ran\n{'200' if stated == '--mem=200' else ''}\n"
+
+
+def test_a_job_from_a_node_without_lua_posix_keeps_its_own_memory(defaults: Cluster) -> None:
+    settings = defaults.place.etc / "rad/rad_settings.lua"
+    before = settings.read_text()
+    hidden = 'package.preload["posix.stdlib"] = function() error("hidden") end'
+    settings.write_text(f'if os.getenv("SLURM_TASK_PID") then {hidden} end\n{before}')
+    try:
+        assert inner_output(defaults, "srun", "--mem=200") == "ran\n200\n"
+    finally:
+        settings.write_text(before)
 
 
 def test_it_holds_while_radd_is_away(defaults: Cluster) -> None:

@@ -32,6 +32,7 @@ def test_other_parts_are_kept_as_written() -> None:
     assert others("gres:gpu:1,gres:nvme:a:3", keep_prefix=False) == "nvme:a:3"
     assert others("cpu=4,gres/gpu=1,gres/nvme=3", keep_prefix=True) == "cpu=4,gres/nvme=3"
     assert others(None, keep_prefix=True) == ""
+    assert others("NONE", keep_prefix=False) == others("gres:none", keep_prefix=False) == ""
 
 
 SPELLINGS = (

@@ -368,6 +368,7 @@ def test_a_changed_request_only_marks_the_booking() -> None:
     [
         ({"gres": "gres:gpu:1,gres:nvme:2"}, {"gres": "nvme:2,shard:39"}),
         ({"tres_per_job": "gres:gpu:1"}, {"gres": "shard:39", "tres_per_job": ""}),
+        ({"tres_per_task": "gres:gpu:1"}, {"gres": "shard:39", "tres_per_task": ""}),
         ({"gres": "gres:gpu:2"}, {}),
         ({"gres": "gres:shard:3"}, {}),
     ],
@@ -380,6 +381,53 @@ def test_a_shared_job_that_names_one_gpu_gets_all_of_it(
     changed = submission().answer_change(request_from(message))["set"]
     booking = signed_comment.read_signed_booking(changed.pop("comment"), user_id=1000, key=KEY)
     assert booking is not None and booking.changed
+    assert changed == expected
+
+
+@pytest.mark.parametrize(
+    ("partition", "named", "expected"),
+    [
+        ("big", {"gres": "gres:gpu:1"}, {"gres": "shard:78"}),
+        ("big", {"tres_per_job": "gres:gpu:1"}, {"gres": "shard:78", "tres_per_job": ""}),
+        ("big", {}, {}),
+        ("gpu", {"gres": "gres:gpu:1"}, {}),
+        ("plain", {"gres": "gres:gpu:1"}, {}),
+    ],
+)
+def test_a_whole_gpu_named_in_another_partition_is_one_of_that_partition(
+    partition: str, named: dict[str, str], expected: dict[str, str]
+) -> None:
+    """The shim keeps the shards that a job has for its GPU, which are as many as a GPU of its partition has."""
+    made = submission()
+    sizes = {"collocate": True, "gpu_memory_mib": 80000}
+    tree = {"partition": {"gpu": {"collocate": True, "gpu_memory_mib": 40000}, "big": sizes, "plain": {}}}
+    made = replace(made, config=parse_config({**tree, "default_partition": "gpu"}, origin="rad.toml"))
+    comment = answer(made, comment="rad:policy=exclusive")["set"]["comment"]
+    message = {"user_id": 1000, "partition": partition, "comment": comment, **named}
+    changed = made.answer_change(request_from(message))["set"]
+    assert "changed=1" in changed.pop("comment")
+    assert changed == expected
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        ({"tres_per_job": "gres/gpu:2"}, {"gres": "gpu:2", "tres_per_job": ""}),
+        ({"tres_per_task": "cpu:2,gres/gpu:a100:2"}, {"gres": "gpu:a100:2", "tres_per_task": "cpu:2"}),
+        ({"partition": "plain", "tres_per_job": "gres/gpu:1"}, {"gres": "gpu:1", "tres_per_job": ""}),
+        ({"gres": "gres/gpu:2", "min_nodes": 2}, {}),
+        ({"gres": "gres/shard:3"}, {}),
+    ],
+)
+def test_a_shared_job_may_name_other_gpus_where_slurm_takes_them(
+    named: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """Slurm 24.11.5 and 26.05.5 refuse GPUs by job or task of a job that has shards by node."""
+    made = replace(submission(), gpu_after_shards=True)
+    comment = answer(comment="rad:memory=7G")["set"]["comment"]
+    message = {"user_id": 1000, "partition": "gpu", "comment": comment, **named}
+    changed = made.answer_change(request_from(message))["set"]
+    assert "changed=1" in changed.pop("comment")
     assert changed == expected
 
 

@@ -68,18 +68,77 @@ def test_a_quote_that_is_not_closed_is_reported_with_its_line() -> None:
 
 def test_a_request_as_slurmctld_will_have_it() -> None:
     options = {
-        "gpus": "a100:1",
+        "gpus": "a100:4",
         "cpus-per-gpu": "3",
         "gpu-bind": "none",
         "ntasks-per-node": "2",
         "nodes": "2-4",
     }
     request = request_from(batch_desc(options, comment="mine", user_id=7))
-    assert [(item.type, item.count) for item in request.gres_per_job] == [("a100", 1)]
+    assert [(item.type, item.count) for item in request.gres_per_job] == [("a100", 4)]
     assert (request.nodes, request.tasks, request.cpus_per_gpu, request.binds_gpus) == (4, 4, 3, True)
     assert request.gpu_only_option is None and request.comment.words == "mine" and not request.heterogeneous
     alone = request_from(batch_desc({"gpu-freq": "high", "hetjob": ""}, comment="", user_id=7))
     assert (alone.gpu_only_option, alone.heterogeneous) == ("--gpu-freq", True)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "fewest", "most"),
+    [
+        ("2", 2, 2),
+        ("1-4", 1, 4),
+        ("1,4", 1, 4),
+        ("4,1", 1, 4),
+        ("1-3,8", 1, 8),
+        ("1-4:2", 1, 4),
+        ("1,1", 1, 1),
+        ("1k", 1024, 1024),
+        ("many", None, None),
+    ],
+)
+def test_counts_of_nodes(nodes: str, fewest: int | None, most: int | None) -> None:
+    """As Slurm 24.11.5 and 26.05.5 took them; 22.05.8 refuses lists and steps."""
+    desc = batch_desc({"gres": "gpu:1", "nodes": nodes}, comment="", user_id=7)
+    assert (desc["min_nodes"], desc["max_nodes"]) == (fewest, most)
+
+
+@pytest.mark.parametrize(
+    ("typed", "tasks"),
+    [
+        ("-N1 --threads-per-core=2", 2),
+        ("-N1 --cores-per-socket=4 --ntasks-per-socket=2", 4),
+        ("-N1 --sockets-per-node=1 --cores-per-socket=4", 4),
+        ("-B 1-2:4-8", 4),
+        ("-B *:4:*", 4),
+        ("--cores-per-socket=4", None),
+        ("-N1-2 --cores-per-socket=4", None),
+        ("-B 1:4 -n1", 1),
+        ("-N1 -B 1:4 --ntasks-per-node=1", None),
+        ("-N1", None),
+    ],
+)
+def test_tasks_that_sbatch_counts_by_sockets_cores_and_threads(typed: str, tasks: int | None) -> None:
+    """As Slurm 22.05.8 and 26.05.5 took them."""
+    assert batch_desc(options_of(None, typed.split(), {}), comment="", user_id=7)["num_tasks"] == tasks
+
+
+@pytest.mark.parametrize(
+    ("typed", "most"), [("-N1-2 --gpus=1", 1), ("-N1-4 --gpus=a100:2", 2), ("-N1-2 --gres=gpu:1", 2)]
+)
+def test_a_job_has_no_more_nodes_than_gpus(typed: str, most: int) -> None:
+    assert batch_desc(options_of(None, typed.split(), {}), comment="", user_id=7)["max_nodes"] == most
+
+
+@pytest.mark.parametrize(
+    ("env", "options"),
+    [
+        ({"SBATCH_EXCLUSIVE": ""}, {"exclusive": ""}),
+        ({"SBATCH_TRES_PER_TASK": "gres/gpu:1"}, {"tres-per-task": "gres/gpu:1"}),
+        ({"SBATCH_TRES_BIND": "gres/gpu:none"}, {"tres-bind": "gres/gpu:none"}),
+    ],
+)
+def test_variables_that_count_as_options(env: dict[str, str], options: dict[str, str]) -> None:
+    assert options_of("#!/bin/sh\n", (), env) == options
 
 
 @pytest.mark.parametrize(
