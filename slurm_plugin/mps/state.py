@@ -14,6 +14,7 @@ from typing import Any
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import MpsError
 from slurm_plugin.core.files.atomic import replace_file
+from slurm_plugin.core.files.locks import release
 from slurm_plugin.core.process.identity import Process
 
 _POLL_S = 0.02
@@ -115,7 +116,7 @@ def locked(place: Path, clock: Clock, deadline: Deadline) -> Iterator[None]:
             _take(handle, place, clock, deadline)
             yield
         finally:
-            os.close(handle)
+            release(handle)
     except OSError as exc:
         raise MpsError(f"{place}: {exc.strerror or exc}") from exc
 
@@ -138,7 +139,7 @@ def locked_folder(folder: Path, clock: Clock, deadline: Deadline) -> Iterator[No
         _take(handle, folder, clock, deadline)
         yield
     finally:
-        os.close(handle)
+        release(handle)
 
 
 def _take(descriptor: int, place: Path, clock: Clock, deadline: Deadline) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from slurm_plugin.core.clock import Clock, Deadline
 from slurm_plugin.core.errors import LedgerError
+from slurm_plugin.core.files.locks import release
 
 _FIRST_POLL_S, _LONGEST_POLL_S = 0.001, 0.05
 """Growing, so that many waiting hooks leave the processor to the one that holds the lock."""
@@ -51,7 +52,7 @@ class NodeLock:
             with _first_on_the_processor():
                 yield
         finally:
-            _release(handle)
+            release(handle)
 
     @contextmanager
     def tried(self) -> Iterator[bool]:
@@ -68,7 +69,7 @@ class NodeLock:
             else:
                 yield False
         finally:
-            _release(handle)
+            release(handle)
 
     def _open(self) -> int:
         try:
@@ -84,14 +85,6 @@ def _try_lock(handle: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _release(handle: int) -> None:
-    """Release a lock at once: a child that another thread started meanwhile has a copy of the handle (flock(2))."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_UN)
-    finally:
-        os.close(handle)
 
 
 @contextmanager
